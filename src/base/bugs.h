@@ -1,0 +1,32 @@
+/* Seeded bugs: one-line switches that break a rule on purpose, so that the tests and checkers can
+ * be seen failing. They exist only in builds with -DFL_BUGS (the "_bugs" libraries that tests link,
+ * whose test program defines fl_bug_on); in every other build FL_BUG() is the constant false.
+ *
+ *     deadline = FL_BUG(GRACE_HALVED) ? now + ttl / 2 : now + ttl;
+ *
+ * Each must be found by at least one test: a bug that survives means a missing test. */
+#ifndef FL_BASE_BUGS_H
+#define FL_BASE_BUGS_H
+
+/* name, what it breaks. Kept in the order of the layers: core, node, gateway, client, store. */
+#define FL_BUG_TABLE(X)                                                                            \
+    X(CORE_TOKEN_FROM_ONE_ON_IDLE_NAME, "a name that comes back begins at token 1 (L1)")           \
+    X(CORE_RELEASE_IGNORES_TOKEN, "a late release frees the next holder (L5, C03)")                \
+    X(CORE_TRY_ONCE_BARGES, "wait_ms 0 overtakes the queue (L7)")                                  \
+    X(CORE_SHARED_PASSES_EXCLUSIVE, "a reader overtakes a queued writer (L7, C54)")
+
+#ifdef FL_BUGS
+enum fl_bug {
+    FL_BUG_NONE,
+#define X(name, what) FL_BUG_##name,
+    FL_BUG_TABLE(X)
+#undef X
+        FL_BUG_COUNT,
+};
+extern enum fl_bug fl_bug_on; /* defined by the test program */
+#define FL_BUG(name) (fl_bug_on == FL_BUG_##name)
+#else
+#define FL_BUG(name) (0)
+#endif
+
+#endif

@@ -1,0 +1,120 @@
+/* A node's directory: term and vote, log segments, snapshots. Formats: docs/storage-format.md.
+ *
+ * Writes go through one thread of the store's own (a hung disk must not stop messages from being
+ * received); completions come back in order through the wake-up that the owner gave. Everything
+ * that was queued when the thread looks is one write and one fdatasync.
+ *
+ * The rules of the disk: a torn tail is cut; damage before the tail, or in what was acknowledged,
+ * refuses to open and says which file, where, and what to do; an fsync error ends the process (the
+ * kernel may have dropped the pages: retrying lies); a full disk is not an error but a state. Every
+ * record binds its position and the identity of the node, so that a misplaced one is seen.
+ *
+ * All file access goes through struct fl_disk (raft/disk.h), so that tests can lose power at any
+ * byte. */
+#ifndef FL_RAFT_STORE_H
+#define FL_RAFT_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "raft/entry.h"
+
+struct fl_store;
+struct fl_disk;
+struct fl_append; /* raft/engine.h */
+
+struct fl_store_identity {
+    uint8_t cluster_id[16];
+    uint32_t group_id;
+    uint64_t node_id;
+};
+
+/* Why opening failed, for a person: the file, the offset, what is wrong and what to do. */
+struct fl_store_fault {
+    char text[512];
+};
+
+/* What was found. Freed with fl_store_recovered_deinit(). */
+struct fl_store_recovered {
+    bool is_new; /* nothing there yet: bootstrap or join */
+    uint64_t term, voted_for;
+    struct fl_snapshot *snapshot; /* NULL: none; content: struct fl_store_snapshot */
+    uint64_t start_index;         /* of the first entry */
+    struct fl_entry **entries;
+    unsigned n;
+};
+void fl_store_recovered_deinit(struct fl_store_recovered *recovered);
+
+/* Content of a stored snapshot. */
+struct fl_store_snapshot {
+    char path[512];
+    uint64_t size; /* bytes of machine state in the file */
+};
+
+struct fl_store_config {
+    const char *directory; /* made when it is not there */
+    struct fl_store_identity identity;
+    struct fl_disk *disk;   /* NULL: the real one */
+    uint64_t segment_bytes; /* 0: 64 MiB */
+    uint64_t reserve_bytes; /* held back for releases and expiries on a full disk; 0: 64 MiB */
+    bool synchronous;       /* no thread: fl_store_run() does the work (tests, simulator) */
+    /* Called from the store's thread: completions wait for fl_store_complete(). */
+    void (*wake)(void *ctx);
+    void *ctx;
+};
+
+/* FL_E_CORRUPT (with the fault), FL_E_WRONG_PEER: the directory belongs to another cluster or node;
+ * FL_E_VERSION; FL_E_BUSY: another process has it open; FL_E_IO, FL_E_NOSPACE. */
+int fl_store_open(const struct fl_store_config *config, struct fl_store_recovered *ret_recovered,
+                  struct fl_store **ret_store, struct fl_store_fault *ret_fault);
+/* Waits for what is queued. */
+void fl_store_close(struct fl_store *store);
+
+/* Durable when it returns. An I/O error ends the process. */
+void fl_store_set_vote(struct fl_store *store, uint64_t term, uint64_t voted_for);
+
+/* Takes `append`, queues truncation and writing. */
+void fl_store_append(struct fl_store *store, struct fl_append *append);
+/* The next append that is durable, in the order queued, or NULL. The caller frees it or hands it
+ * on. */
+struct fl_append *fl_store_complete(struct fl_store *store);
+/* Does what is queued now: only for a synchronous store. */
+void fl_store_run(struct fl_store *store);
+
+/* Segments wholly below `first` may go. */
+void fl_store_compact(struct fl_store *store, uint64_t first);
+/* An installed snapshot replaces the log: everything is dropped and the log goes on at index + 1.
+ * The snapshot must be in place (fl_snapshot_file_commit). Durable when it returns. */
+void fl_store_reset(struct fl_store *store, uint64_t next_index);
+
+/* Whether grants must be refused: less than the reserve is left, or a write hit a full disk and
+ * waits. It heals by itself when space returns. */
+bool fl_store_is_full(const struct fl_store *store);
+
+/* --- Snapshot files: written beside, then renamed, then the directory synced. The last two are
+ * kept. --- */
+
+struct fl_snapshot_writer;
+/* For own snapshots (in a forked child) and for received ones. */
+int fl_snapshot_writer_new(struct fl_store *store, const struct fl_snapshot *meta,
+                           struct fl_snapshot_writer **ret_writer);
+int fl_snapshot_writer_write(struct fl_snapshot_writer *writer, const void *data, size_t len);
+/* Checksum, fsync; the file is still temporary. Frees the writer in any case. `ret_path` of 512
+ * bytes. */
+int fl_snapshot_writer_finish(struct fl_snapshot_writer *writer, char *ret_path);
+void fl_snapshot_writer_abort(struct fl_snapshot_writer *writer); /* frees, removes the file */
+/* Renames it into place and removes those older than the one before it; sets meta's content. */
+int fl_snapshot_file_commit(struct fl_store *store, const char *temporary_path,
+                            struct fl_snapshot *meta);
+
+struct fl_snapshot_reader;
+/* Opens and checks the whole file's checksum first. */
+int fl_snapshot_reader_new(struct fl_store *store, const char *path,
+                           struct fl_snapshot_reader **ret_reader,
+                           struct fl_store_fault *ret_fault);
+/* Bytes read, 0 at the end, or a negative code. Fits fl_machine_source. */
+long fl_snapshot_reader_read(void *reader, void *data, size_t size);
+void fl_snapshot_reader_free(struct fl_snapshot_reader *reader);
+
+#endif
