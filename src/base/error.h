@@ -30,7 +30,12 @@
     X(SESSION_GONE, -21, "session gone")                                                           \
     X(PROTOCOL, -22, "protocol error")                                                             \
     X(UNSUPPORTED, -23, "not supported")                                                           \
-    X(INTERNAL, -24, "internal error")
+    X(INTERNAL, -24, "internal error")                                                             \
+    X(HELD, -25, "held by somebody else")                                                          \
+    X(NO_LEADER, -26, "no leader")                                                                 \
+    X(LIMITED, -27, "over a limit")                                                                \
+    X(CONFLICT, -28, "in use in another mode")                                                     \
+    X(FORKED, -29, "used after a fork")
 
 enum fl_error {
     FL_OK = 0,
