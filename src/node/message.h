@@ -17,6 +17,10 @@
 
 #define FL_LINK_VERSION 1
 
+/* A string of a message, whatever it is for: far above every limit of core/types.h, so that what is
+ * too long is answered INVALID with its field and not by a closed link. */
+#define FL_MESSAGE_STR_MAX 65535
+
 enum fl_request_type {
     FL_REQ_OPEN_SESSION = 1, /* session, client, ttl_ms, lock_delay_ms, release_on_disconnect */
     FL_REQ_RESUME_SESSION =
@@ -33,8 +37,9 @@ enum fl_request_type {
     FL_REQ_FORCE_RELEASE = 12,   /* name, token, actor, reason */
     FL_REQ_END_SESSION = 13,     /* session, actor, reason */
     FL_REQ_STATUS = 14,          /* answered by any node, leader or not, from what it knows */
-    FL_REQ_WATCH = 15,           /* name or prefix, from_index: see node/watch.h */
-    FL_REQ_UNWATCH = 16,         /* tag of the WATCH */
+    FL_REQ_WATCH = 15,           /* name or prefix, from_index: see node/watch.h. Its tag stays in
+                                    use for pushes until UNWATCH or FL_PUSH_WATCH_END */
+    FL_REQ_UNWATCH = 16,         /* request_id: the tag of the WATCH */
     FL_REQ_TRANSFER_LEADER = 17, /* node_id, 0: any */
 };
 
@@ -137,7 +142,11 @@ struct fl_reply {
     struct fl_status_info info; /* STATUS */
 };
 
+/* `name_info.name` and `name_info.closed_until_ms` do not travel: the asker knows the one, and log
+ * time means nothing to it (see `closed_for_ms`). */
 void fl_reply_encode(struct fl_buf *buf, const struct fl_reply *reply);
+/* FL_E_MALFORMED; FL_E_VERSION for a type or status of a later release. On failure *ret_reply holds
+ * nothing to free. */
 int fl_reply_decode(const void *data, size_t len, struct fl_reply *ret_reply);
 void fl_reply_deinit(struct fl_reply *reply);
 
@@ -148,7 +157,8 @@ enum fl_push_type {
     FL_PUSH_SESSION_END = 3, /* session, cause, actor, reason: all its holds and waits are gone */
     FL_PUSH_CONTENDED = 4,   /* session, name, token: somebody waits for what it holds */
     FL_PUSH_WATCH = 5,       /* tag: one event of a watch */
-    FL_PUSH_WATCH_END = 6,   /* tag: the watch cannot go on (cause in `text`): list again */
+    FL_PUSH_WATCH_END = 6,   /* tag: the watch cannot go on (why in `text`): begin again */
+    FL_PUSH_CAUGHT_UP = 7,   /* tag, index: all that was there up to `index` has been told */
 };
 
 struct fl_push {
@@ -161,10 +171,12 @@ struct fl_push {
     enum fl_mode mode;
     enum fl_cause cause;
     uint32_t waiters;
-    bool granted; /* WATCH: somebody got it (else: lost it) */
+    bool granted; /* WATCH: somebody got it (else: lost it, for `cause`) */
+    bool present; /* WATCH, with granted: held already when the watch began */
     struct fl_str actor, reason, text;
 };
 
+/* Everything is told by every type that has it; what does not belong to the type is zero. */
 void fl_push_encode(struct fl_buf *buf, const struct fl_push *push);
 int fl_push_decode(const void *data, size_t len, struct fl_push *ret_push);
 

@@ -39,6 +39,9 @@ struct fl_node_ops {
     void (*confirm)(void *ctx, uint64_t round);
     /* One frame (enum fl_link_frame, then the message) to a gateway. */
     void (*send)(void *ctx, uint64_t link, const void *data, size_t len);
+    /* May be NULL. Begin to hand leadership to `node_id` (0: whoever is furthest); the new role
+     * tells how it ended. 0, or FL_E_NOT_LEADER, FL_E_BUSY, FL_E_NOT_FOUND, FL_E_INVALID. */
+    int (*transfer)(void *ctx, uint64_t node_id);
     /* May be NULL. Every effect of the machine, in log order, for recorders and tests. */
     void (*observe)(void *ctx, const struct fl_effect *effect);
 };
