@@ -13,7 +13,15 @@
     X(CORE_TOKEN_FROM_ONE_ON_IDLE_NAME, "a name that comes back begins at token 1 (L1)")           \
     X(CORE_RELEASE_IGNORES_TOKEN, "a late release frees the next holder (L5, C03)")                \
     X(CORE_TRY_ONCE_BARGES, "wait_ms 0 overtakes the queue (L7)")                                  \
-    X(CORE_SHARED_PASSES_EXCLUSIVE, "a reader overtakes a queued writer (L7, C54)")
+    X(CORE_SHARED_PASSES_EXCLUSIVE, "a reader overtakes a queued writer (L7, C54)")                \
+    X(CLIENT_BELIEF_FROM_RECEIPT, "belief counts from the answer, not from the send (T6)")         \
+    X(CLIENT_ANY_ACK_COUNTS, "an acknowledgement of another heartbeat counts (T6)")                \
+    X(CLIENT_GRANT_RENEWS_BELIEF, "a grant, new or repeated, extends the lease (T7)")              \
+    X(CLIENT_GRANT_AFTER_BELIEF, "a grant that comes after the lease counts (T10, C01)")           \
+    X(CLIENT_REOPENS_SILENTLY, "locks outlive their session (C10)")                                \
+    X(CLIENT_STOPS_ON_FIRST_ERROR, "one failed heartbeat ends the renewals (C09)")                 \
+    X(CLIENT_LOSS_IS_SILENT, "a lost lock is told to nobody (C11)")                                \
+    X(CLIENT_WALL_CLOCK, "the lease is counted on the wall clock (T8, C50)")
 
 #ifdef FL_BUGS
 enum fl_bug {
