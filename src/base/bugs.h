@@ -21,7 +21,16 @@
     X(CLIENT_REOPENS_SILENTLY, "locks outlive their session (C10)")                                \
     X(CLIENT_STOPS_ON_FIRST_ERROR, "one failed heartbeat ends the renewals (C09)")                 \
     X(CLIENT_LOSS_IS_SILENT, "a lost lock is told to nobody (C11)")                                \
-    X(CLIENT_WALL_CLOCK, "the lease is counted on the wall clock (T8, C50)")
+    X(CLIENT_WALL_CLOCK, "the lease is counted on the wall clock (T8, C50)")                       \
+    X(STORE_ACK_BEFORE_SYNC, "an append is told durable before it is (R4)")                        \
+    X(STORE_VOTE_NOT_SYNCED, "a vote is forgotten by a power cut (R3)")                            \
+    X(STORE_SEGMENT_NAME_NOT_SYNCED, "a segment's name is lost by a power cut (R4)")               \
+    X(STORE_SNAPSHOT_NOT_SYNCED, "a snapshot's content is lost by a power cut (C56)")              \
+    X(STORE_SNAPSHOT_NAME_NOT_SYNCED, "the log is cut before the snapshot is durable (C56)")       \
+    X(STORE_LOG_CUT_TO_NEWEST_SNAPSHOT, "a damaged snapshot leaves a hole behind it (C57)")        \
+    X(STORE_TRUNCATION_NOT_REPLAYED, "entries that were truncated come back (C60)")                \
+    X(STORE_TORN_TAIL_NOT_WIPED, "the rest of a torn write comes back behind a new one (C57)")     \
+    X(STORE_CHECKSUM_WITHOUT_POSITION, "a record in the wrong place passes (C57)")
 
 #ifdef FL_BUGS
 enum fl_bug {
