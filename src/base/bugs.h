@@ -14,21 +14,6 @@
     X(CORE_RELEASE_IGNORES_TOKEN, "a late release frees the next holder (L5, C03)")                \
     X(CORE_TRY_ONCE_BARGES, "wait_ms 0 overtakes the queue (L7)")                                  \
     X(CORE_SHARED_PASSES_EXCLUSIVE, "a reader overtakes a queued writer (L7, C54)")                \
-    X(NODE_ACK_WITHOUT_CONFIRM, "a heartbeat is acknowledged unconfirmed (N1)")                    \
-    X(NODE_CONFIRM_BEGUN_BEFORE_RECEIPT, "a round that runs already counts (N1)")                  \
-    X(NODE_NO_GRACE, "a new leader expires at once (N2)")                                          \
-    X(NODE_GRACE_HALVED, "a new leader gives half a TTL (N2)")                                     \
-    X(NODE_NOTE_IGNORED, "a new leader gives a full TTL to the silent (N2, C08)")                  \
-    X(NODE_ACK_BEFORE_NOTE_CLEARED, "acknowledged while the log says silent (N2)")                 \
-    X(NODE_TABLE_KEPT, "deadlines survive lost leadership (N2)")                                   \
-    X(NODE_ACK_AFTER_EXPIRE_PROPOSED, "acknowledged between expiry and outcome (N4)")              \
-    X(NODE_STALL_NOT_ADDED, "the leader's own silence counts against others (N5)")                 \
-    X(NODE_EXPIRY_UNCONFIRMED, "an expiry is proposed unconfirmed (N5)")                           \
-    X(NODE_READ_WITHOUT_CONFIRM, "a read is answered unconfirmed (N6, C21)")                       \
-    X(NODE_READ_BEFORE_APPLIED, "a read is answered from a state behind (N6)")                     \
-    X(NODE_REPLY_MATCHED_BY_INDEX, "another leader's entry answers our requests (N7)")             \
-    X(NODE_HEARTBEAT_BEHIND_BATCH, "heartbeats wait for the entry in flight (N8)")                 \
-    X(NODE_LOG_TIME_OF_OWN_CLOCK, "log time is the leader's clock (L14)")                          \
     X(CLIENT_BELIEF_FROM_RECEIPT, "belief counts from the answer, not from the send (T6)")         \
     X(CLIENT_ANY_ACK_COUNTS, "an acknowledgement of another heartbeat counts (T6)")                \
     X(CLIENT_GRANT_RENEWS_BELIEF, "a grant, new or repeated, extends the lease (T7)")              \

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/error.h"
 
 void fl_heap_deinit(struct fl_heap *heap)
 {
@@ -54,19 +55,38 @@ static void sift_down(struct fl_heap *heap, size_t index)
     put_at(heap, index, node);
 }
 
-void fl_heap_set(struct fl_heap *heap, struct fl_heap_node *node, uint64_t key)
+static void set_key(struct fl_heap *heap, struct fl_heap_node *node, uint64_t key)
 {
-    if (node->place == 0) {
-        if (heap->len == heap->capacity) {
-            heap->capacity = fl_grow_capacity(heap->capacity, heap->len + 1, sizeof *heap->nodes);
-            heap->nodes = fl_xrealloc(heap->nodes, heap->capacity * sizeof *heap->nodes);
-        }
+    if (node->place == 0)
         put_at(heap, heap->len++, node);
-    }
     node->key = key;
     node->order = heap->next_order++;
     sift_up(heap, node->place - 1);
     sift_down(heap, node->place - 1);
+}
+
+int fl_heap_try_set(struct fl_heap *heap, struct fl_heap_node *node, uint64_t key)
+{
+    if (node->place == 0 && heap->len == heap->capacity) {
+        size_t capacity = fl_grow_capacity(heap->capacity, heap->len + 1, sizeof *heap->nodes);
+        struct fl_heap_node **nodes = realloc(heap->nodes, capacity * sizeof *nodes);
+
+        if (nodes == NULL)
+            return FL_E_NOMEM;
+        heap->nodes = nodes;
+        heap->capacity = capacity;
+    }
+    set_key(heap, node, key);
+    return FL_OK;
+}
+
+void fl_heap_set(struct fl_heap *heap, struct fl_heap_node *node, uint64_t key)
+{
+    if (node->place == 0 && heap->len == heap->capacity) {
+        heap->capacity = fl_grow_capacity(heap->capacity, heap->len + 1, sizeof *heap->nodes);
+        heap->nodes = fl_xrealloc(heap->nodes, heap->capacity * sizeof *heap->nodes);
+    }
+    set_key(heap, node, key);
 }
 
 void fl_heap_remove(struct fl_heap *heap, struct fl_heap_node *node)

@@ -22,7 +22,10 @@ struct fl_heap {
 #define FL_HEAP_INIT ((struct fl_heap){NULL, 0, 0, 0})
 
 void fl_heap_deinit(struct fl_heap *heap);
-/* Adds, or moves when it is in the heap already. */
+/* Adds, or moves when it is in the heap already (which cannot fail). FL_E_NOMEM: nothing changed.
+ */
+int fl_heap_try_set(struct fl_heap *heap, struct fl_heap_node *node, uint64_t key);
+/* The same; ends the process when memory runs out (base/alloc.h). */
 void fl_heap_set(struct fl_heap *heap, struct fl_heap_node *node, uint64_t key);
 /* Safe when it is in no heap. */
 void fl_heap_remove(struct fl_heap *heap, struct fl_heap_node *node);

@@ -1,6 +1,6 @@
-/* Connections between nodes and gateways: TCP (TLS later), frames of {u32 length, u32 CRC-32C,
- * bytes}, TCP_NODELAY, output gathered per turn, bounded output per connection. Both sides first
- * send one handshake frame, whose content is the user's. */
+/* Connections between nodes and gateways: TCP, frames of {u32 length, u32 CRC-32C of the bytes,
+ * bytes}, TCP_NODELAY, output gathered per turn, bounded output per connection. What the frames say
+ * is the user's business (net/handshake.h comes first). Daemon only: memory is base/alloc.h's. */
 #ifndef FL_NET_FRAMED_H
 #define FL_NET_FRAMED_H
 
@@ -20,10 +20,9 @@ struct fl_framed_handler {
                     void *ctx); /* connected, or accepted: send the handshake */
     /* Borrowed. A negative return closes the connection. */
     int (*on_frame)(struct fl_framed *c, void *ctx, const uint8_t *data, size_t len);
-    void (*on_turn_end)(struct fl_framed *c,
-                        void *ctx); /* may be NULL: after the frames of one read */
-    /* Exactly once, last; also when connecting failed. `error` FL_E_*; the object is freed
-     * afterwards. */
+    void (*on_drained)(struct fl_framed *c, void *ctx); /* may be NULL: all output was taken */
+    /* Exactly once, last; also when connecting failed. `error` is FL_E_*; the object is freed
+     * afterwards. May be NULL in a listener's handler. */
     void (*on_close)(struct fl_framed *c, void *ctx, int error, const char *why);
 };
 

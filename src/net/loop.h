@@ -21,7 +21,7 @@ void fl_loop_stop(struct fl_loop *loop); /* this thread only */
 uv_loop_t *fl_loop_uv(struct fl_loop *loop);
 
 /* CLOCK_BOOTTIME in milliseconds (it counts a suspend), read at the start of each turn. */
-uint64_t fl_loop_now_ms(const struct fl_loop *loop);
+uint64_t fl_loop_now_ms(struct fl_loop *loop);
 /* Reads the clock again. */
 uint64_t fl_loop_update_now_ms(struct fl_loop *loop);
 
