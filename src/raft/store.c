@@ -128,6 +128,18 @@ void fl_store__free(struct fl_store *store)
     free(store);
 }
 
+/* Says how far the log is durable, in it and apart from it. */
+static void finish(struct fl_store *store)
+{
+    int r;
+
+    fl_log__mark(&store->log);
+    r = fl_vote_file__bind(&store->files, &store->vote, fl_log__number(&store->log),
+                           store->log.tail);
+    if (r < 0)
+        fl_store__fail(&store->files, "writing", "vote", r);
+}
+
 void fl_store_close(struct fl_store *store)
 {
     if (store == NULL)
@@ -141,6 +153,6 @@ void fl_store_close(struct fl_store *store)
         pthread_mutex_unlock(&store->mutex);
         pthread_join(store->thread, NULL);
     }
-    fl_log__mark(&store->log);
+    finish(store);
     fl_store__free(store);
 }

@@ -100,6 +100,8 @@ void fl_format_vote_encode(uint32_t seed, unsigned slot, const struct fl_vote *v
     fl_format_store_u64(out + 16, vote->serial);
     fl_format_store_u64(out + 24, vote->term);
     fl_format_store_u64(out + 32, vote->voted_for);
+    fl_format_store_u64(out + 40, vote->log_segment);
+    fl_format_store_u64(out + 48, vote->log_end);
     seal(out, FL_VOTE_SLOT_SIZE, seed);
 }
 
@@ -113,6 +115,8 @@ bool fl_format_vote_decode(uint32_t seed, unsigned slot, const uint8_t data[FL_V
     ret_vote->serial = fl_format_load_u64(data + 16);
     ret_vote->term = fl_format_load_u64(data + 24);
     ret_vote->voted_for = fl_format_load_u64(data + 32);
+    ret_vote->log_segment = fl_format_load_u64(data + 40);
+    ret_vote->log_end = fl_format_load_u64(data + 48);
     return true;
 }
 

@@ -46,6 +46,9 @@ int fl_format_identity_decode(const uint8_t data[FL_IDENTITY_SIZE],
 /* --- vote --- */
 struct fl_vote {
     uint64_t serial, term, voted_for;
+    /* The log was durable up to here when this was written: damage to its end is told from a torn
+     * tail, and a last segment that is gone is missed. */
+    uint64_t log_segment, log_end;
 };
 void fl_format_vote_encode(uint32_t seed, unsigned slot, const struct fl_vote *vote,
                            uint8_t out[FL_VOTE_SLOT_SIZE]);

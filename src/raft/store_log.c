@@ -63,6 +63,11 @@ __attribute__((noreturn)) static void fail(const struct fl_log *log, const char 
     fl_store__fail(log->files, operation, fl_segment__name(number, name), code);
 }
 
+uint64_t fl_log__number(const struct fl_log *log)
+{
+    return log->segments[log->n - 1].number;
+}
+
 /* How many bytes of `records` fit into `room`, whole records only. */
 static size_t fitting(const uint8_t *records, size_t len, size_t room)
 {
@@ -207,9 +212,12 @@ static int64_t extend(struct fl_log *log, uint8_t *records, size_t len)
     return (int64_t)len;
 }
 
+/* For records other than a mark. */
 static size_t room(struct fl_log *log)
 {
-    return (size_t)(last_segment(log)->size - log->tail - MARK_SIZE);
+    uint64_t size = last_segment(log)->size;
+
+    return size > (uint64_t)log->tail + MARK_SIZE ? (size_t)(size - log->tail - MARK_SIZE) : 0;
 }
 
 size_t fl_log__write(struct fl_log *log, uint8_t *records, size_t len)
@@ -232,7 +240,7 @@ void fl_log__mark(struct fl_log *log)
 {
     struct fl_buf buf = FL_BUF_INIT;
 
-    if (log->is_marked || log->is_dirty)
+    if (log->is_marked || log->is_dirty || log->tail + MARK_SIZE > last_segment(log)->size)
         return;
     fl_format_record_put(&buf, FL_RECORD_MARK, log->next_index - 1, 0, NULL, 0);
     extend(log, buf.data, buf.len); /* no space: then without */

@@ -40,6 +40,8 @@ void fl_log__init(struct fl_log *log, const struct fl_store_files *files, uint64
 void fl_log__deinit(struct fl_log *log);
 struct fl_segment *fl_log__push(struct fl_log *log, uint64_t number, uint64_t size);
 
+/* Of the last segment. */
+uint64_t fl_log__number(const struct fl_log *log);
 /* Writes records that fl_format_record_put() made and syncs; returns how many bytes of them are
  * durable: fewer than `len` when space ran out. Other errors end the process. */
 size_t fl_log__write(struct fl_log *log, uint8_t *records, size_t len);

@@ -109,6 +109,7 @@ static int remove_leftovers(struct opening *o)
 /* The first segment may be there from a start that was cut short; nothing can be in it. */
 static int check_unused(struct opening *o)
 {
+    static const struct fl_vote none;
     const struct fl_store_files *files = &o->store->files;
     struct fl_vote_file vote;
     struct fl_log log;
@@ -118,7 +119,7 @@ static int check_unused(struct opening *o)
     if (o->store->shelf.n != 0 || o->segments.n > 1)
         goto in_use;
     if (o->segments.n == 1) {
-        r = fl_log__recover(&log, o->segments.numbers, 1, &o->content, o->fault);
+        r = fl_log__recover(&log, &none, o->segments.numbers, 1, &o->content, o->fault);
         fl_log__deinit(&log);
         if (r < 0)
             return r;
@@ -238,7 +239,8 @@ static int recover(struct opening *o)
     r = fl_snapshot__load_newest(files, &store->shelf, &o->snapshot, &o->n_damaged, &o->damage);
     if (r < 0)
         return fl_store__refuse(o->fault, r, "%s", o->damage.text);
-    r = fl_log__recover(&store->log, o->segments.numbers, o->segments.n, &o->content, o->fault);
+    r = fl_log__recover(&store->log, &store->vote.vote, o->segments.numbers, o->segments.n,
+                        &o->content, o->fault);
     if (r == 0)
         r = join(o);
     if (r == 0)
@@ -249,6 +251,9 @@ static int recover(struct opening *o)
     r = fl_store__sync_directory(files);
     if (r < 0)
         return fl_store__refuse_io(files, o->fault, r, "fsync of", "");
+    r = fl_vote_file__bind(files, &store->vote, fl_log__number(&store->log), store->log.tail);
+    if (r < 0)
+        return fl_store__refuse_io(files, o->fault, r, "writing", "vote");
     store->queued_next = store->log.next_index;
     return 0;
 }

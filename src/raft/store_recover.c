@@ -21,6 +21,7 @@ struct image {
 
 struct recovery {
     struct fl_log *log;
+    const struct fl_vote *vote;
     struct fl_log_content *content;
     struct fl_store_fault *fault;
     struct image image;
@@ -218,6 +219,10 @@ static int finish_last(struct recovery *rec, size_t end)
     size_t proof;
     int r;
 
+    if (rec->image.header.number < rec->vote->log_segment)
+        return refuse(rec, end, "the segment behind this one is missing");
+    if (rec->image.header.number == rec->vote->log_segment && end < rec->vote->log_end)
+        return refuse(rec, end, "a damaged record (checksum) that was durable, as the vote tells");
     if (was_durable(&rec->image, end, &proof)) {
         char what[160];
 
@@ -302,11 +307,11 @@ static int recover_all(struct recovery *rec, const uint64_t *numbers, unsigned n
     return finish_last(rec, end);
 }
 
-int fl_log__recover(struct fl_log *log, const uint64_t *numbers, unsigned n,
-                    struct fl_log_content *ret_content, struct fl_store_fault *fault)
+int fl_log__recover(struct fl_log *log, const struct fl_vote *vote, const uint64_t *numbers,
+                    unsigned n, struct fl_log_content *ret_content, struct fl_store_fault *fault)
 {
     struct fl_log_content content = {0, NULL, 0, 0};
-    struct recovery rec = {.log = log, .content = &content, .fault = fault};
+    struct recovery rec = {.log = log, .vote = vote, .content = &content, .fault = fault};
     unsigned first;
     int r = find_first(&rec, numbers, n, &first);
 

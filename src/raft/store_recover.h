@@ -13,9 +13,9 @@ struct fl_log_content {
 
 void fl_log_content__clear(struct fl_log_content *content); /* drops the entries */
 
-/* `numbers`: of the segments that are there, rising; at least one. Afterwards the log can be
- * written to, and what was read is durable. */
-int fl_log__recover(struct fl_log *log, const uint64_t *numbers, unsigned n,
-                    struct fl_log_content *ret_content, struct fl_store_fault *fault);
+/* `numbers`: of the segments that are there, rising; at least one. `vote` says how far the log was
+ * durable. Afterwards the log can be written to, and what was read is durable. */
+int fl_log__recover(struct fl_log *log, const struct fl_vote *vote, const uint64_t *numbers,
+                    unsigned n, struct fl_log_content *ret_content, struct fl_store_fault *fault);
 
 #endif

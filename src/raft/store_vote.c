@@ -79,12 +79,6 @@ int fl_vote_file__open(const struct fl_store_files *files, struct fl_vote_file *
     if (file.file < 0)
         return fl_store__refuse_io(files, fault, file.file, "opening", VOTE_NAME);
     r = read_slots(files, &file, fault);
-    if (r == 0) {
-        /* Also when both are whole: after a crash of the process alone they may not be durable. */
-        r = write_slots(files, &file);
-        if (r < 0)
-            fl_store__refuse_io(files, fault, r, "writing", VOTE_NAME);
-    }
     if (r < 0) {
         files->disk->close(files->disk, file.file);
         return r;
@@ -104,8 +98,19 @@ void fl_vote_file__set(const struct fl_store_files *files, struct fl_vote_file *
 {
     int r;
 
-    file->vote = (struct fl_vote){file->vote.serial + 1, term, voted_for};
+    file->vote.serial++;
+    file->vote.term = term;
+    file->vote.voted_for = voted_for;
     r = write_slots(files, file);
     if (r < 0)
         fl_store__fail(files, "writing", VOTE_NAME, r);
+}
+
+int fl_vote_file__bind(const struct fl_store_files *files, struct fl_vote_file *file,
+                       uint64_t log_segment, uint64_t log_end)
+{
+    file->vote.serial++;
+    file->vote.log_segment = log_segment;
+    file->vote.log_end = log_end;
+    return write_slots(files, file);
 }

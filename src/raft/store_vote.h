@@ -12,12 +12,16 @@ struct fl_vote_file {
 
 /* Term 0, in a new file. */
 int fl_vote_file__create(const struct fl_store_files *files);
-/* Reads it, and repairs a slot that is damaged or behind. FL_E_CORRUPT when neither is whole. */
+/* Reads it; what was read may not be durable yet. FL_E_CORRUPT when neither slot is whole. */
 int fl_vote_file__open(const struct fl_store_files *files, struct fl_vote_file *ret_file,
                        struct fl_store_fault *fault);
 void fl_vote_file__close(const struct fl_store_files *files, struct fl_vote_file *file);
 /* Durable when it returns; an error ends the process. */
 void fl_vote_file__set(const struct fl_store_files *files, struct fl_vote_file *file, uint64_t term,
                        uint64_t voted_for);
+/* Writes it again, with how far the log is durable. The first time it also repairs a slot that is
+ * damaged or behind. Errors are told. */
+int fl_vote_file__bind(const struct fl_store_files *files, struct fl_vote_file *file,
+                       uint64_t log_segment, uint64_t log_end);
 
 #endif
