@@ -11,6 +11,8 @@
 
 /* Room for a mark is always left. */
 #define MARK_SIZE FL_RECORD_HEADER_SIZE
+/* Of the spare, between two groups: an append must not wait for long. */
+#define PREPARE_BYTES (UINT64_C(2) << 20)
 
 char *fl_segment__name(uint64_t number, char *out)
 {
@@ -282,6 +284,10 @@ int fl_log__reset(struct fl_log *log, uint64_t next_index)
 int fl_log__prepare(struct fl_log *log)
 {
     int r = fl_spare__begin(log->files, &log->spare, log->segment_bytes);
+    uint64_t want = log->spare.ready + PREPARE_BYTES;
 
-    return r < 0 ? r : fl_spare__advance(log->files, &log->spare, log->tail);
+    if (r < 0)
+        return r;
+    r = fl_spare__advance(log->files, &log->spare, want < log->tail ? want : log->tail);
+    return r < 0 ? r : log->spare.ready < log->tail && log->spare.ready < log->spare.size;
 }

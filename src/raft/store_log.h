@@ -51,7 +51,8 @@ void fl_log__mark(struct fl_log *log);
 void fl_log__compact(struct fl_log *log, uint64_t first);
 /* Drops everything and goes on at `next_index` in a new segment. FL_E_NOSPACE: nothing changed. */
 int fl_log__reset(struct fl_log *log, uint64_t next_index);
-/* Keeps the spare as far as the last segment is full. FL_E_NOSPACE. */
+/* Works towards a spare that is ready as far as the last segment is full, a little at a time.
+ * Returns 1 when there is more to do; FL_E_NOSPACE. */
 int fl_log__prepare(struct fl_log *log);
 
 #endif

@@ -64,6 +64,7 @@ struct fl_store {
     struct fl_log log;
     struct fl_reserve reserve;
     uint64_t segment_bytes;
+    bool has_more_to_prepare; /* of the next segment */
 };
 
 /* Frees all of it without touching the disk further: what is queued is lost. */

@@ -89,8 +89,13 @@ static bool give_way(struct fl_store *store)
 
 static void prepare(struct fl_store *store)
 {
+    int r = 0;
+
     try_to_heal(store);
-    if (!atomic_load(&store->is_full) && fl_log__prepare(&store->log) == FL_E_NOSPACE)
+    if (!atomic_load(&store->is_full))
+        r = fl_log__prepare(&store->log);
+    store->has_more_to_prepare = r > 0;
+    if (r < 0)
         note_full(store, true);
 }
 
@@ -245,6 +250,12 @@ static void idle(struct fl_store *store)
 {
     bool is_full = atomic_load(&store->is_full);
 
+    if (store->has_more_to_prepare) {
+        pthread_mutex_unlock(&store->mutex);
+        prepare(store);
+        pthread_mutex_lock(&store->mutex);
+        return;
+    }
     if (!is_full && store->log.is_marked) {
         pthread_cond_wait(&store->work, &store->mutex);
         return;
