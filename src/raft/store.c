@@ -136,7 +136,7 @@ static void finish(struct fl_store *store)
     fl_log__mark(&store->log);
     r = fl_vote_file__bind(&store->files, &store->vote, fl_log__number(&store->log),
                            store->log.tail);
-    if (r < 0)
+    if (r < 0 && r != FL_E_NOSPACE)
         fl_store__fail(&store->files, "writing", "vote", r);
 }
 

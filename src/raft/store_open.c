@@ -270,25 +270,27 @@ static int open_reserve(struct opening *o, uint64_t size)
     return r < 0 ? fl_store__refuse_io(&store->files, o->fault, r, "making", "reserve") : 0;
 }
 
+/* Also syncs the parent when the directory is there: whoever made it may not have come to it. */
 static int make_directory(const struct fl_store_files *files, struct fl_store_fault *fault)
 {
     struct fl_disk *disk = files->disk;
     char parent[sizeof files->directory];
+    int made = disk->make_directory(disk, files->directory);
     char *slash;
-    int r = disk->make_directory(disk, files->directory);
+    int r;
 
-    if (r == FL_E_EXISTS)
-        return 0;
-    if (r == 0) {
-        strcpy(parent, files->directory);
-        slash = strrchr(parent, '/');
-        if (slash == NULL)
-            strcpy(parent, ".");
-        else
-            slash[slash == parent ? 1 : 0] = '\0';
-        r = disk->sync_directory(disk, parent);
-    }
-    return r < 0 ? fl_store__refuse_io(files, fault, r, "making the directory", "") : 0;
+    if (made < 0 && made != FL_E_EXISTS)
+        return fl_store__refuse_io(files, fault, made, "making the directory", "");
+    strcpy(parent, files->directory);
+    slash = strrchr(parent, '/');
+    if (slash == NULL)
+        strcpy(parent, ".");
+    else
+        slash[slash == parent ? 1 : 0] = '\0';
+    r = disk->sync_directory(disk, parent);
+    if (r == FL_E_DENIED && made == FL_E_EXISTS)
+        return 0; /* somebody else's: made for us, and long ago */
+    return r < 0 ? fl_store__refuse_io(files, fault, r, "fsync of the parent of", "") : 0;
 }
 
 static int lock_directory(struct fl_store *store, struct fl_store_fault *fault)

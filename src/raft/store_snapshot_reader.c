@@ -79,6 +79,7 @@ static int read_end(struct fl_snapshot_reader *reader, uint32_t checksum,
 {
     uint64_t end = reader->offset + CHUNK_HEADER_SIZE + 8;
     uint8_t data[8];
+    int64_t size;
     int r = read_at(reader, data, sizeof data, reader->offset + CHUNK_HEADER_SIZE, fault);
 
     if (r < 0)
@@ -86,7 +87,11 @@ static int read_end(struct fl_snapshot_reader *reader, uint32_t checksum,
     if (fl_format_chunk_checksum(reader->seed, reader->offset, 0, data, sizeof data) != checksum ||
         fl_format_load_u64(data) != reader->size)
         return damaged(reader, fault, "a damaged end mark (checksum)");
-    if (reader->files->disk->size(reader->files->disk, reader->file) != (int64_t)end)
+    size = reader->files->disk->size(reader->files->disk, reader->file);
+    if (size < 0)
+        return fl_store__refuse(fault, (int)size, "%s: its size cannot be told: %s", reader->path,
+                                fl_error_text((int)size));
+    if ((uint64_t)size != end)
         return damaged(reader, fault, "the file goes on behind its end mark");
     reader->is_done = true;
     return 0;
