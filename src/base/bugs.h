@@ -14,6 +14,11 @@
     X(CORE_RELEASE_IGNORES_TOKEN, "a late release frees the next holder (L5, C03)")                \
     X(CORE_TRY_ONCE_BARGES, "wait_ms 0 overtakes the queue (L7)")                                  \
     X(CORE_SHARED_PASSES_EXCLUSIVE, "a reader overtakes a queued writer (L7, C54)")                \
+    X(GATEWAY_RESENDS_WHOLE_WAIT, "a wait begins anew with each leader (C04)")                     \
+    X(GATEWAY_RESENDS_AS_NEW, "what is sent again is a new request (C02, L10)")                    \
+    X(GATEWAY_FORGETS_ON_LOSS, "what a lost node had not answered fails (V10)")                    \
+    X(GATEWAY_ACKS_BY_ITSELF, "a heartbeat is acknowledged without a node (T11)")                  \
+    X(GATEWAY_KEEPS_ABANDONED, "a call that is gone leaves its place in the queue (C05, L11)")     \
     X(CLIENT_BELIEF_FROM_RECEIPT, "belief counts from the answer, not from the send (T6)")         \
     X(CLIENT_ANY_ACK_COUNTS, "an acknowledgement of another heartbeat counts (T6)")                \
     X(CLIENT_GRANT_RENEWS_BELIEF, "a grant, new or repeated, extends the lease (T7)")              \

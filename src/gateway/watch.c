@@ -1,0 +1,241 @@
+/* Watch: holder changes of a name or prefix, without a gap.
+ *
+ * The stream survives the leader: at the next one it goes on after the last entry that was told
+ * whole, and what was told of the entry after that is not told twice (replicas tell an entry's
+ * changes in the same order). Where that is not possible it ends with WATCH_INTERRUPTED. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "gateway/internal.h"
+
+/* A watcher that never reads may not grow our memory past this. */
+#define WATCH_BACKLOG_MAX ((size_t)256 * 1024)
+
+struct watch {
+    struct fl_list in_gateway;
+    struct fl_gateway *gateway;
+    struct fl_rpc_call *call;
+    struct fl_ask ask;
+    char *name; /* owned; NULL: nothing was asked yet */
+    bool is_prefix, is_caught_up, is_ended;
+    uint64_t whole_index; /* told up to here and all of it; 0: nowhere yet */
+    uint64_t index;       /* of the entry being told */
+    unsigned n_told;      /* of its changes */
+    unsigned n_skip;      /* told before the watch moved */
+};
+
+static void settle(struct watch *watch)
+{
+    fl_router_forget(watch->gateway->router, &watch->ask);
+    watch->is_ended = true;
+}
+
+static void finish(struct watch *watch, const struct fl_rpc_status *status)
+{
+    struct fl_rpc_call *call = watch->call;
+
+    settle(watch);
+    fl_rpc_call_finish(call, status);
+}
+
+static void finish_for(struct watch *watch, enum fl_reason reason)
+{
+    struct fl_outcome outcome;
+
+    fl_outcome_set(&outcome, reason);
+    finish(watch, &outcome.status);
+}
+
+static void ask(struct watch *watch)
+{
+    struct fl_request request = {.type = FL_REQ_WATCH,
+                                 .name = fl_str_from(watch->name),
+                                 .is_prefix = watch->is_prefix,
+                                 .from_index = watch->whole_index};
+    struct fl_outcome outcome;
+    int r = fl_router_ask(watch->gateway->router, fl_loop_now_ms(watch->gateway->loop), &watch->ask,
+                          &request, FL_ROUTE_LEADER, 0);
+
+    if (r == FL_OK)
+        return;
+    fl_outcome_of_error(&outcome, r);
+    finish(watch, &outcome.status);
+}
+
+static void on_done(struct fl_ask *asked, enum fl_ask_end how, const struct fl_reply *reply)
+{
+    struct watch *watch = FL_CONTAINER_OF(asked, struct watch, ask);
+    struct fl_outcome outcome;
+
+    if (how == FL_ASK_MOVED && watch->whole_index != 0) {
+        watch->n_skip = watch->n_told;
+        watch->n_told = 0;
+        ask(watch);
+        return;
+    }
+    /* A watch that has not told all who hold now cannot be pieced together from two leaders. */
+    if (fl_outcome_of(&outcome, how, reply))
+        fl_outcome_set(&outcome, FL_REASON_INTERNAL);
+    finish(watch, &outcome.status);
+}
+
+/* Whether the client has it already. */
+static bool note_event(struct watch *watch, const struct fl_push *push)
+{
+    if (push->index != watch->index) {
+        watch->whole_index = push->index - 1;
+        watch->index = push->index;
+        watch->n_told = 0;
+        watch->n_skip = 0;
+    }
+    watch->n_told++;
+    if (watch->n_skip == 0)
+        return false;
+    watch->n_skip--;
+    return true;
+}
+
+static Fencelock__V1__WatchResponse__Kind kind_of(const struct fl_push *push)
+{
+    if (push->type == FL_PUSH_CAUGHT_UP)
+        return FENCELOCK__V1__WATCH_RESPONSE__KIND__CAUGHT_UP;
+    if (push->present)
+        return FENCELOCK__V1__WATCH_RESPONSE__KIND__PRESENT;
+    return push->granted ? FENCELOCK__V1__WATCH_RESPONSE__KIND__GRANTED
+                         : FENCELOCK__V1__WATCH_RESPONSE__KIND__ENDED;
+}
+
+static void send_event(struct watch *watch, const struct fl_push *push)
+{
+    Fencelock__V1__WatchResponse response = FENCELOCK__V1__WATCH_RESPONSE__INIT;
+    struct fl_arena arena;
+
+    if (fl_rpc_call_queued(watch->call) > WATCH_BACKLOG_MAX) {
+        finish_for(watch, FL_REASON_SLOW_READER);
+        return;
+    }
+    fl_arena_init(&arena);
+    response.kind = kind_of(push);
+    response.name = fl_arena_text(&arena, push->name);
+    response.token = push->token;
+    response.client = fl_arena_text(&arena, push->client);
+    response.mode = fl_answer_mode(push->mode);
+    response.cause = fl_answer_cause(push->cause);
+    response.index = push->index;
+    if (!fl_gateway__send(watch->call, &response.base))
+        settle(watch);
+    fl_arena_deinit(&arena);
+}
+
+static void on_pushed(struct fl_ask *asked, const struct fl_push *push)
+{
+    struct watch *watch = FL_CONTAINER_OF(asked, struct watch, ask);
+
+    if (push->type == FL_PUSH_CAUGHT_UP) {
+        bool is_first = !watch->is_caught_up;
+
+        watch->is_caught_up = true;
+        if (push->index >= watch->index) {
+            watch->whole_index = push->index;
+            watch->n_told = watch->n_skip = 0;
+        }
+        if (is_first)
+            send_event(watch, push);
+    } else if (push->present || !note_event(watch, push)) {
+        send_event(watch, push);
+    }
+}
+
+static void begin(struct watch *watch, const Fencelock__V1__WatchRequest *message)
+{
+    struct fl_request request = {0};
+    struct fl_outcome outcome;
+    struct fl_arguments args = {.outcome = &outcome, .request = &request};
+
+    if (!fl_arguments_watch(&args, &message->base)) {
+        finish(watch, &outcome.status);
+        return;
+    }
+    watch->name = fl_xstrdup(message->name);
+    watch->is_prefix = request.is_prefix;
+    watch->whole_index = request.from_index;
+    ask(watch);
+}
+
+static void on_open(struct fl_rpc_call *call)
+{
+    const struct fl_gateway_method *method = fl_rpc_call_method_ctx(call);
+    struct watch *watch = fl_xcalloc(1, sizeof *watch);
+
+    watch->gateway = method->gateway;
+    watch->call = call;
+    watch->ask.done = on_done;
+    watch->ask.pushed = on_pushed;
+    fl_list_append(&watch->gateway->watches, &watch->in_gateway);
+    watch->gateway->n_watches++;
+    fl_rpc_call_set_data(call, watch);
+    if (watch->gateway->is_draining)
+        finish_for(watch, FL_REASON_SHUTTING_DOWN);
+}
+
+static void on_message(struct fl_rpc_call *call, const uint8_t *data, size_t len)
+{
+    struct watch *watch = fl_rpc_call_data(call);
+    ProtobufCMessage *message;
+
+    if (watch == NULL || watch->is_ended)
+        return;
+    if (watch->name != NULL) {
+        finish_for(watch, FL_REASON_BAD_MESSAGE);
+        return;
+    }
+    message = fl_gateway__unpack(call, &fencelock__v1__watch_request__descriptor, data, len);
+    if (message == NULL) {
+        if (fl_rpc_call_data(call) != NULL)
+            settle(watch);
+        return;
+    }
+    begin(watch, (const Fencelock__V1__WatchRequest *)message);
+    protobuf_c_message_free_unpacked(message, NULL);
+}
+
+static void on_gone(struct fl_rpc_call *call, enum fl_rpc_gone why)
+{
+    struct watch *watch = fl_rpc_call_data(call);
+
+    (void)why;
+    if (watch == NULL)
+        return;
+    fl_rpc_call_set_data(call, NULL);
+    settle(watch);
+    fl_list_remove(&watch->in_gateway);
+    watch->gateway->n_watches--;
+    free(watch->name);
+    free(watch);
+}
+
+const struct fl_rpc_handler fl_gateway__watch_handler = {
+    .on_open = on_open,
+    .on_message = on_message,
+    .on_gone = on_gone,
+};
+
+void fl_gateway__watches_end(struct fl_gateway *gateway, enum fl_reason reason)
+{
+    struct fl_list ending;
+
+    fl_list_init(&ending);
+    for (struct fl_list *at; (at = fl_list_first(&gateway->watches)) != NULL;) {
+        struct watch *watch = FL_CONTAINER_OF(at, struct watch, in_gateway);
+
+        fl_list_remove(at);
+        fl_list_append(&ending, at);
+        if (!watch->is_ended)
+            finish_for(watch, reason);
+    }
+    for (struct fl_list *at; (at = fl_list_first(&ending)) != NULL;) {
+        fl_list_remove(at);
+        fl_list_append(&gateway->watches, at);
+    }
+}
