@@ -34,6 +34,10 @@
     X(STORE_SNAPSHOT_NAME_NOT_SYNCED, "the log is cut before the snapshot is durable (C56)")       \
     X(STORE_LOG_CUT_TO_NEWEST_SNAPSHOT, "a damaged snapshot leaves a hole behind it (C57)")        \
     X(STORE_TRUNCATION_NOT_REPLAYED, "entries that were truncated come back (C60)")                \
+    X(STORE_TRUNCATION_NOT_WRITTEN, "a truncation is not in the log (C60)")                        \
+    X(STORE_RESET_KEEPS_OLD_LOG, "an installed snapshot is followed by the old log (C56)")         \
+    X(STORE_RECOVERY_NOT_SYNCED, "what a start found is lost by a later power cut (R5)")           \
+    X(STORE_DAMAGE_TAKEN_FOR_TORN, "acknowledged entries are cut silently (C57)")                  \
     X(STORE_TORN_TAIL_NOT_WIPED, "the rest of a torn write comes back behind a new one (C57)")     \
     X(STORE_CHECKSUM_WITHOUT_POSITION, "a record in the wrong place passes (C57)")
 

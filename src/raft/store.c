@@ -34,7 +34,7 @@ static size_t put_records(struct fl_store *store, const struct fl_append *append
     size_t before = records->len;
 
     FL_REQUIRE(append->index > 0 && append->index <= store->queued_next);
-    if (append->index < store->queued_next)
+    if (append->index < store->queued_next && !FL_BUG(STORE_TRUNCATION_NOT_WRITTEN))
         fl_format_record_put(records, FL_RECORD_TRUNCATE, append->index, 0, NULL, 0);
     for (unsigned i = 0; i < append->n; i++) {
         const struct fl_entry *entry = append->entries[i];

@@ -273,7 +273,8 @@ void fl_log__compact(struct fl_log *log, uint64_t first)
 
 int fl_log__reset(struct fl_log *log, uint64_t next_index)
 {
-    int64_t r = rotate(log, NULL, 0, FL_SEGMENT_RESET, next_index);
+    int64_t r =
+        rotate(log, NULL, 0, FL_BUG(STORE_RESET_KEEPS_OLD_LOG) ? 0 : FL_SEGMENT_RESET, next_index);
 
     if (r < 0)
         return (int)r;

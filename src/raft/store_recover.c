@@ -210,7 +210,7 @@ static int clean_tail(struct recovery *rec, int file, size_t end)
         memset(image->data + end, 0, last - end);
         r = fl_disk_write_all(disk, file, image->data + end, last - end, end);
     }
-    return r < 0 ? r : disk->sync(disk, file);
+    return r < 0 || FL_BUG(STORE_RECOVERY_NOT_SYNCED) ? r : disk->sync(disk, file);
 }
 
 static int finish_last(struct recovery *rec, size_t end)
@@ -223,7 +223,7 @@ static int finish_last(struct recovery *rec, size_t end)
         return refuse(rec, end, "the segment behind this one is missing");
     if (rec->image.header.number == rec->vote->log_segment && end < rec->vote->log_end)
         return refuse(rec, end, "a damaged record (checksum) that was durable, as the vote tells");
-    if (was_durable(&rec->image, end, &proof)) {
+    if (!FL_BUG(STORE_DAMAGE_TAKEN_FOR_TORN) && was_durable(&rec->image, end, &proof)) {
         char what[160];
 
         snprintf(what, sizeof what,

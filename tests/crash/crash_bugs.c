@@ -8,8 +8,9 @@
 #include "damage.h"
 #include "power_cut.h"
 
-#define SEEDS_MAX 20
-#define STEPS     200
+#define SEEDS_MAX  20
+#define STEPS      200
+#define FLIP_STEPS 20
 
 enum fl_bug fl_bug_on = FL_BUG_NONE;
 
@@ -36,7 +37,7 @@ static bool is_found_by_power_cut(uint64_t seed)
     return is_found;
 }
 
-static bool is_found_by_damage(void)
+static bool is_found_by_stale_record(void)
 {
     struct story *story = story_new(1);
     struct damage_count count = {0, 0, 0};
@@ -50,9 +51,29 @@ static bool is_found_by_damage(void)
     return is_found;
 }
 
+static bool is_found_by_flips(void)
+{
+    struct story *story = story_new(4);
+    struct damage_count count = {0, 0, 0};
+    bool is_found;
+
+    story_open(story);
+    for (unsigned step = 0; step < FLIP_STEPS && !story_is_broken(story); step++)
+        story_step(story);
+    if (!story_is_broken(story)) {
+        story_append_and_kill(story, 50);
+        damage_every_byte(story, &count);
+    }
+    is_found = story_is_broken(story);
+    if (is_found)
+        printf("  found by a flipped bit, or before\n");
+    story_free(story);
+    return is_found;
+}
+
 static bool is_found(void)
 {
-    if (is_found_by_damage())
+    if (is_found_by_stale_record() || is_found_by_flips())
         return true;
     for (uint64_t seed = 1; seed <= SEEDS_MAX; seed++)
         if (is_found_by_power_cut(seed))

@@ -18,6 +18,22 @@ static bool report(struct story *story, const char *what, const struct damage_co
     return !story_is_broken(story);
 }
 
+static bool run_after_kill(uint64_t seed)
+{
+    struct story *story = story_new(seed);
+    struct damage_count count = {0, 0, 0};
+    bool is_good;
+
+    story_open(story);
+    for (unsigned step = 0; step < STEPS; step++)
+        story_step(story);
+    story_append_and_kill(story, 50);
+    damage_every_byte(story, &count);
+    is_good = report(story, "every byte after a kill", &count) && count.refused != 0;
+    story_free(story);
+    return is_good;
+}
+
 static bool run_at_rest(uint64_t seed, const char *what,
                         void (*damage)(struct story *, struct damage_count *))
 {
@@ -56,6 +72,7 @@ int main(int argc, char **argv)
     is_good = run_at_rest(seed, "every byte", damage_every_byte);
     is_good &= run_at_rest(seed, "misplaced sectors", damage_misplaced_sectors);
     is_good &= run_at_rest(seed, "whole files", damage_whole_files);
+    is_good &= run_after_kill(seed);
     is_good &= run_stale_record();
     return is_good ? 0 : 1;
 }

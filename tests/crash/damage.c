@@ -14,9 +14,11 @@ static bool fell_back(struct story *story, const struct fl_store_recovered *foun
 
     if (whole.snapshot == 0 || whole.snapshot_before + 1 < found->start_index)
         return false;
-    story->states[0].snapshot = whole.snapshot_before;
+    for (unsigned i = 0; i < story->n_states; i++)
+        story->states[i].snapshot = whole.snapshot_before;
     state = story_match(story, found);
-    story->states[0] = whole;
+    for (unsigned i = 0; i < story->n_states; i++)
+        story->states[i].snapshot = whole.snapshot;
     return state >= 0;
 }
 

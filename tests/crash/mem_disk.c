@@ -173,6 +173,8 @@ static struct mem_file *file_crash(const struct mem_file *file, struct mem_choic
         size = file->sizes[choice - 1];
     out = file_new(file->durable, file->durable_size);
     file_grow(out, file->capacity);
+    if (file->capacity == 0)
+        return out;
     for (unsigned i = 0; i < file->n_versions; i++) {
         size_t at = (size_t)file->versions[i].sector * MEM_SECTOR;
 
@@ -605,6 +607,70 @@ struct mem_disk *mem_disk_copy(const struct mem_disk *disk)
     for (unsigned i = 0; i < disk->n_names; i++)
         put(out, disk->names[i].name,
             file_new(disk->names[i].file->data, disk->names[i].file->size));
+    return out;
+}
+
+static struct mem_file *file_clone(const struct mem_file *file)
+{
+    struct mem_file *out = file_new(NULL, 0);
+
+    file_grow(out, file->capacity);
+    if (file->capacity != 0) {
+        memcpy(out->data, file->data, file->capacity);
+        memcpy(out->durable, file->durable, file->capacity);
+    }
+    out->size = file->size;
+    out->durable_size = file->durable_size;
+    out->n_versions = file->n_versions;
+    /* Room for the next power of two, where file_write() looks again. */
+    out->versions = fl_xcalloc(2 * (size_t)file->n_versions + 1, sizeof *out->versions);
+    if (file->n_versions != 0)
+        memcpy(out->versions, file->versions, file->n_versions * sizeof *out->versions);
+    out->n_sizes = file->n_sizes;
+    out->sizes = fl_xcalloc(file->n_sizes, sizeof *out->sizes);
+    if (file->n_sizes != 0)
+        memcpy(out->sizes, file->sizes, file->n_sizes * sizeof *out->sizes);
+    return out;
+}
+
+/* Clones of files, each once however many names it has. */
+struct clones {
+    struct mem_file *from[64], *to[64]; /* references in `to` */
+    unsigned n;
+};
+
+static struct mem_file *clone_of(struct clones *clones, struct mem_file *file)
+{
+    for (unsigned i = 0; i < clones->n; i++)
+        if (clones->from[i] == file)
+            return clones->to[i];
+    FL_REQUIRE(clones->n < FL_ARRAY_LEN(clones->from));
+    clones->from[clones->n] = file;
+    clones->to[clones->n] = file_clone(file);
+    return clones->to[clones->n++];
+}
+
+struct mem_disk *mem_disk_kill(const struct mem_disk *disk)
+{
+    struct mem_disk *out = mem_disk_new();
+    struct clones clones = {.n = 0};
+
+    out->is_made = disk->is_made;
+    out->is_made_durably = disk->is_made_durably;
+    for (unsigned i = 0; i < disk->n_durable; i++)
+        set_name(&out->durable, &out->n_durable, disk->durable[i].name,
+                 clone_of(&clones, disk->durable[i].file));
+    for (unsigned i = 0; i < disk->n_durable; i++)
+        set_name(&out->names, &out->n_names, disk->durable[i].name,
+                 clone_of(&clones, disk->durable[i].file));
+    for (unsigned i = 0; i < disk->n_changes; i++) {
+        const struct mem_change *change = &disk->changes[i];
+
+        add_change(out, change->from, change->to,
+                   change->file != NULL ? clone_of(&clones, change->file) : NULL);
+    }
+    for (unsigned i = 0; i < clones.n; i++)
+        file_unref(clones.to[i]);
     return out;
 }
 

@@ -56,7 +56,9 @@ struct mem_disk *mem_disk_new(void);
 void mem_disk_free(struct mem_disk *disk);
 /* What is there after a power cut. */
 struct mem_disk *mem_disk_crash(const struct mem_disk *disk, struct mem_choices *choices);
-/* What is there when only the process ended. */
+/* What is there when only the process ended: what was not synced still is not. */
+struct mem_disk *mem_disk_kill(const struct mem_disk *disk);
+/* All of it, as if it had been synced. */
 struct mem_disk *mem_disk_copy(const struct mem_disk *disk);
 
 /* For damaging files: the content of a name, or NULL. Borrowed. */

@@ -11,6 +11,7 @@ static void on_change(void *ctx)
     struct mem_choices sampled = {.random = &story->random};
     bool more = true;
 
+    story_check_kill(story);
     for (unsigned n = 0; more && n < ALL_MAX + SAMPLES && !story_is_broken(story); n++) {
         story->life_after = story->checks % LIFE_AFTER_EACH == 0;
         if (n < ALL_MAX) {

@@ -113,6 +113,8 @@ int story_match(struct story *story, const struct fl_store_recovered *found)
     const char *difference = NULL;
 
     for (unsigned state = 0; state < story->n_states; state++) {
+        if (story->only_state != 0 && state != story->only_state - 1)
+            continue;
         difference = differs(story, state, found);
         if (difference == NULL)
             return (int)state;
@@ -285,6 +287,36 @@ void story_check(struct story *story, struct mem_disk *disk)
     }
 }
 
+void story_check_kill(struct story *story)
+{
+    struct mem_disk *disk = mem_disk_kill(story->disk);
+    struct mem_choices sampled = {.random = &story->random};
+    struct fl_store_config config = story->config;
+    struct fl_store_recovered found;
+    struct fl_store_fault fault;
+    struct fl_store *store;
+    int state;
+
+    config.disk = &disk->disk;
+    story->checks++;
+    if (fl_store_open(&config, &found, &store, &fault) < 0) {
+        problem(story, "after a kill, refused: %s", fault.text);
+        mem_disk_free(disk);
+        return;
+    }
+    state = story_match(story, &found);
+    fl_store_recovered_deinit(&found);
+    fl_store__free(store);
+    if (state >= 0) {
+        story->only_state = (unsigned)state + 1;
+        story->life_after = false;
+        for (unsigned i = 0; i < 4 && !story_is_broken(story); i++)
+            story_check(story, mem_disk_crash(disk, &sampled));
+        story->only_state = 0;
+    }
+    mem_disk_free(disk);
+}
+
 /* --- the script --- */
 
 static struct story_state *now(struct story *story)
@@ -311,7 +343,7 @@ static void queue_append(struct story *story, uint64_t index, unsigned n, const 
     fl_store_append(story->store, append);
 }
 
-static void finish_appends(struct story *story, unsigned n_appends)
+static void wait_for_appends(struct story *story, unsigned n_appends)
 {
     for (unsigned tries = 0; n_appends > 0; tries++) {
         struct fl_append *append;
@@ -323,13 +355,20 @@ static void finish_appends(struct story *story, unsigned n_appends)
             n_appends--;
         }
     }
-    acknowledge(story);
 }
 
 void story_append(struct story *story, uint64_t index, unsigned n, const uint32_t *lens)
 {
     queue_append(story, index, n, lens);
-    finish_appends(story, 1);
+    wait_for_appends(story, 1);
+    acknowledge(story);
+}
+
+void story_append_and_kill(struct story *story, uint32_t len)
+{
+    queue_append(story, story->states[0].last + 1, 1, &len);
+    wait_for_appends(story, 1);
+    story_kill(story);
 }
 
 static void do_append(struct story *story)
@@ -351,7 +390,8 @@ static void do_append(struct story *story)
                           : (uint32_t)fl_random_below(&story->random, 5) * 40;
         queue_append(story, index, n, lens);
     }
-    finish_appends(story, n_appends);
+    wait_for_appends(story, n_appends);
+    acknowledge(story);
 }
 
 static void do_vote(struct story *story)

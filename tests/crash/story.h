@@ -34,10 +34,11 @@ struct story {
     /* states[0] is what was acknowledged; each further one is a step more. */
     struct story_state states[STORY_STATES_MAX];
     unsigned n_states;
-    bool life_after;    /* checks also go on from what they found */
-    bool tolerates;     /* a disk call may fail: what is refused then is no problem */
-    uint64_t checks;    /* stores opened to be compared */
-    char problem[1024]; /* of the first check that failed; empty: none */
+    unsigned only_state; /* this one less one may be found; 0: any of them */
+    bool life_after;     /* checks also go on from what they found */
+    bool tolerates;      /* a disk call may fail: what is refused then is no problem */
+    uint64_t checks;     /* stores opened to be compared */
+    char problem[1024];  /* of the first check that failed; empty: none */
 };
 
 /* An empty disk, and no store yet: story_open() makes it. */
@@ -52,11 +53,18 @@ void story_kill(struct story *story);
 void story_close(struct story *story);
 /* One append, of entries of these lengths, and waits for it. */
 void story_append(struct story *story, uint64_t index, unsigned n, const uint32_t *lens);
+/* Appends one entry and kills the process: the entry may be lost to damage unseen, since nothing
+ * tells yet that it was durable. */
+void story_append_and_kill(struct story *story, uint32_t len);
 /* The next operation of the script, drawn from the seed. */
 void story_step(struct story *story);
 
 /* Opens another store, on what a crash left, and compares. `disk` is freed. */
 void story_check(struct story *story, struct mem_disk *disk);
+
+/* The process ends, is started again, and then the power goes: what the second start found, which a
+ * node has acted on, must be there. */
+void story_check_kill(struct story *story);
 
 /* Compares what was found with the states; sets the problem when none fits. Returns the state that
  * fits, or -1. */
