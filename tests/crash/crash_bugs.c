@@ -8,7 +8,7 @@
 #include "damage.h"
 #include "power_cut.h"
 
-#define SEEDS_MAX  20
+#define SEEDS_MAX  5
 #define STEPS      200
 #define FLIP_STEPS 20
 
