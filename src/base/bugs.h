@@ -10,10 +10,13 @@
 
 /* name, what it breaks. Kept in the order of the layers: core, node, gateway, client, store. */
 #define FL_BUG_TABLE(X)                                                                            \
-    X(CORE_TOKEN_FROM_ONE_ON_IDLE_NAME, "a name that comes back begins at token 1 (L1)")           \
     X(CORE_RELEASE_IGNORES_TOKEN, "a late release frees the next holder (L5, C03)")                \
     X(CORE_TRY_ONCE_BARGES, "wait_ms 0 overtakes the queue (L7)")                                  \
     X(CORE_SHARED_PASSES_EXCLUSIVE, "a reader overtakes a queued writer (L7, C54)")                \
+    X(CORE_LIMIT_OFF_BY_ONE, "one permit too many (L3)")                                           \
+    X(CORE_FORGETS_FINISHED, "a late retry of a refused request is granted (L10, L11)")            \
+    X(CORE_CANCEL_LOSES_WAKE_UP, "a cancelled first waiter wakes nobody (L6, V3)")                 \
+    X(CORE_EXPIRY_OF_ANY_TERM, "an expiry decided by a deposed leader is obeyed (T4, C07)")        \
     X(GATEWAY_RESENDS_WHOLE_WAIT, "a wait begins anew with each leader (C04)")                     \
     X(GATEWAY_RESENDS_AS_NEW, "what is sent again is a new request (C02, L10)")                    \
     X(GATEWAY_FORGETS_ON_LOSS, "what a lost node had not answered fails (V10)")                    \

@@ -1,0 +1,124 @@
+/* Who gets a name. First come, first served: nobody overtakes a waiter that does not go together
+ * with him. */
+#include "core/internal.h"
+
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "base/bugs.h"
+
+enum fl_mode fl_lock_mode(const struct fl_machine *m, const struct lock *lock)
+{
+    return lock->holders != 0 ? (enum fl_mode)fl_claim_at(m, lock->holders)->mode : FL_MODE_NONE;
+}
+
+bool fl_lock_admits(const struct fl_machine *m, const struct lock *lock, enum fl_mode mode)
+{
+    const struct extra *extra = fl_lock_extra(m, lock);
+
+    if (extra != NULL && extra->closing != NULL)
+        return false;
+    if (lock->holders == 0)
+        return true;
+    if (mode != fl_lock_mode(m, lock))
+        return false;
+    switch (mode) {
+    case FL_MODE_SHARED:
+        return true;
+    case FL_MODE_COUNTED:
+        return extra->n_holders < extra->limit + (FL_BUG(CORE_LIMIT_OFF_BY_ONE) ? 1 : 0);
+    case FL_MODE_EXCLUSIVE:
+    case FL_MODE_NONE:
+        break;
+    }
+    return false;
+}
+
+static enum fl_cause cause_of_death(const struct fl_machine *m, const struct claim *claim)
+{
+    return (enum fl_cause)fl_claim_session(m, claim)->cause;
+}
+
+static void end_dead_holders(struct fl_machine *m, fl_handle handle)
+{
+    struct lock *lock = fl_lock_at(m, handle);
+    fl_handle at = lock->holders;
+    uint32_t delay_ms = 0;
+
+    while (at != 0) {
+        const struct claim *claim = fl_claim_at(m, at);
+        fl_handle next = fl_ring_next(m, IN_LOCK, lock->holders, at);
+
+        if (fl_claim_is_dead(m, claim)) {
+            const struct session *session = fl_claim_session(m, claim);
+
+            if (session->cause == FL_CAUSE_EXPIRED && session->lock_delay_ms > delay_ms)
+                delay_ms = session->lock_delay_ms;
+            fl_machine_emit_claim(m, FL_EFF_HOLD_END, at, cause_of_death(m, claim));
+            fl_claim_end(m, at, FL_ANS_ENDED, cause_of_death(m, claim));
+        }
+        at = next;
+    }
+    if (delay_ms != 0)
+        fl_lock_close(m, handle, m->now_ms + delay_ms, m->next_seq++);
+}
+
+/* Why the first waiter must not be granted any more, or NONE. */
+static enum fl_cause fault_of_waiter(const struct fl_machine *m, const struct claim *claim)
+{
+    if (fl_claim_is_dead(m, claim))
+        return cause_of_death(m, claim);
+    if (claim->due->node.key <= m->now_ms)
+        return FL_CAUSE_TIMED_OUT;
+    return FL_CAUSE_NONE;
+}
+
+static void promote_waiters(struct fl_machine *m, fl_handle handle)
+{
+    const struct lock *lock = fl_lock_at(m, handle);
+    const struct extra *extra;
+
+    while ((extra = fl_lock_extra(m, lock)) != NULL && extra->waiters != 0) {
+        fl_handle first = extra->waiters;
+        const struct claim *claim = fl_claim_at(m, first);
+        enum fl_cause fault = fault_of_waiter(m, claim);
+
+        if (fault != FL_CAUSE_NONE) {
+            fl_machine_emit_claim(m, FL_EFF_WAIT_END, first, fault);
+            fl_claim_end(m, first, FL_ANS_TIMED_OUT, fault);
+            continue;
+        }
+        if (!fl_lock_admits(m, lock, (enum fl_mode)claim->mode) || m->token >= FL_TOKEN_MAX)
+            break;
+        fl_claim_promote(m, first);
+        fl_machine_emit_claim(m, FL_EFF_GRANT, first, FL_CAUSE_NONE);
+    }
+}
+
+void fl_lock_hand_on(struct fl_machine *m, fl_handle handle)
+{
+    end_dead_holders(m, handle);
+    promote_waiters(m, handle);
+    fl_name_drop_if_idle(m, handle);
+}
+
+void fl_lock_close(struct fl_machine *m, fl_handle handle, uint64_t until_ms, uint64_t seq)
+{
+    struct extra *extra = fl_name_need_extra(m, handle);
+
+    if (extra->closing != NULL) {
+        if (extra->closing->node.key >= until_ms)
+            return;
+        fl_due_free(m, extra->closing);
+    }
+    extra->closing = fl_due_new(m, handle, true, until_ms, seq);
+}
+
+void fl_lock_open(struct fl_machine *m, fl_handle handle)
+{
+    struct extra *extra = fl_lock_extra(m, fl_lock_at(m, handle));
+
+    fl_due_free(m, extra->closing);
+    extra->closing = NULL;
+    fl_lock_hand_on(m, handle);
+}
