@@ -37,7 +37,7 @@ struct fl_store_fault {
 
 /* What was found. Freed with fl_store_recovered_deinit(). */
 struct fl_store_recovered {
-    bool is_new; /* nothing there yet: bootstrap or join */
+    bool is_new; /* no entry, no snapshot, no vote beyond term 1: bootstrap (again) or join */
     uint64_t term, voted_for;
     struct fl_snapshot *snapshot; /* NULL: none; content: struct fl_store_snapshot */
     uint64_t start_index;         /* of the first entry */
@@ -68,10 +68,11 @@ struct fl_store_config {
  * FL_E_VERSION; FL_E_BUSY: another process has it open; FL_E_IO, FL_E_NOSPACE. */
 int fl_store_open(const struct fl_store_config *config, struct fl_store_recovered *ret_recovered,
                   struct fl_store **ret_store, struct fl_store_fault *ret_fault);
-/* Waits for what is queued. */
+/* Waits for what is queued, unless it waits for space: that was never told done, and is dropped. */
 void fl_store_close(struct fl_store *store);
 
-/* Durable when it returns. An I/O error ends the process. */
+/* Durable when it returns. An I/O error ends the process. The term never falls, and within a term
+ * only "nobody" may become somebody. */
 void fl_store_set_vote(struct fl_store *store, uint64_t term, uint64_t voted_for);
 
 /* Takes `append`, queues truncation and writing. */
@@ -82,10 +83,12 @@ struct fl_append *fl_store_complete(struct fl_store *store);
 /* Does what is queued now: only for a synchronous store. */
 void fl_store_run(struct fl_store *store);
 
-/* Segments wholly below `first` may go. */
+/* Segments wholly below `first` may go, as far as the older of the two snapshots does not need
+ * them (with less than two: none). */
 void fl_store_compact(struct fl_store *store, uint64_t first);
 /* An installed snapshot replaces the log: everything is dropped and the log goes on at index + 1.
- * The snapshot must be in place (fl_snapshot_file_commit). Durable when it returns. */
+ * The snapshot must be in place (fl_snapshot_file_commit). Durable when it returns. Appends that
+ * are queued are told done, written or not: what they wrote would be dropped. */
 void fl_store_reset(struct fl_store *store, uint64_t next_index);
 
 /* Whether grants must be refused: less than the reserve is left, or a write hit a full disk and
