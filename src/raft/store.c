@@ -78,10 +78,7 @@ void fl_store_compact(struct fl_store *store, uint64_t first)
 {
     uint64_t needed = fl_snapshot_shelf__log_needed(&store->shelf);
 
-    pthread_mutex_lock(&store->mutex);
-    fl_batch__push(&store->queued, JOB_COMPACT, NULL, 0, first < needed ? first : needed);
-    pthread_cond_signal(&store->work);
-    pthread_mutex_unlock(&store->mutex);
+    fl_store_work__push(store, JOB_COMPACT, first < needed ? first : needed);
 }
 
 void fl_store_reset(struct fl_store *store, uint64_t next_index)
@@ -133,6 +130,8 @@ static void finish(struct fl_store *store)
 {
     int r;
 
+    while (fl_trash__step(&store->files, &store->log.trash))
+        continue;
     fl_log__mark(&store->log);
     r = fl_vote_file__bind(&store->files, &store->vote, fl_log__number(&store->log),
                            store->log.tail);

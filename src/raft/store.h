@@ -112,7 +112,8 @@ int fl_snapshot_file_commit(struct fl_store *store, const char *temporary_path,
                             struct fl_snapshot *meta);
 
 struct fl_snapshot_reader;
-/* Opens and checks the whole file's checksum first. */
+/* Opens and checks the whole file's checksum first. When two newer snapshots are in place the file
+ * is discarded, also under a reader, which then fails with FL_E_CORRUPT: begin with a newer one. */
 int fl_snapshot_reader_new(struct fl_store *store, const char *path,
                            struct fl_snapshot_reader **ret_reader,
                            struct fl_store_fault *ret_fault);

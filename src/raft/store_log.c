@@ -28,12 +28,14 @@ void fl_log__init(struct fl_log *log, const struct fl_store_files *files, uint64
         .file = -1,
         .next_index = 1,
         .spare = FL_SPARE_NONE,
+        .trash = FL_TRASH_EMPTY,
     };
 }
 
 void fl_log__deinit(struct fl_log *log)
 {
     fl_spare__close(log->files, &log->spare);
+    fl_trash__deinit(log->files, &log->trash);
     if (log->file >= 0)
         log->files->disk->close(log->files->disk, log->file);
     log->file = -1;
@@ -258,7 +260,7 @@ void fl_log__compact(struct fl_log *log, uint64_t first)
     while (gone + 1 < log->n && log->segments[gone].index_max < first) {
         uint64_t number = log->segments[gone].number;
 
-        r = fl_store__unlink(log->files, fl_segment__name(number, name));
+        r = fl_trash__add(log->files, &log->trash, fl_segment__name(number, name));
         /* One at a time, so that a power cut cannot leave a gap. */
         if (r == 0)
             r = fl_store__sync_directory(log->files);

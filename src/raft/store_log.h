@@ -12,6 +12,7 @@
 
 #include "raft/store_files.h"
 #include "raft/store_spare.h"
+#include "raft/store_trash.h"
 
 struct fl_segment {
     uint64_t number, size;
@@ -29,6 +30,7 @@ struct fl_log {
     bool is_marked; /* the last record is a mark, or there is none */
     bool is_dirty;  /* space ran out inside a write: only the same records may be tried again */
     struct fl_spare spare;
+    struct fl_trash trash; /* segments, and snapshots too */
 };
 
 #define FL_SEGMENT_PREFIX "log-"

@@ -10,7 +10,7 @@
 #include "base/bugs.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "raft/store_state.h"
+#include "raft/store_work.h"
 
 #define END_SIZE 16u
 
@@ -103,12 +103,7 @@ static void remove_old(struct fl_store *store)
     struct fl_snapshot_shelf *shelf = &store->shelf;
 
     while (shelf->n > FL_SNAPSHOTS_KEPT) {
-        char name[64];
-        int r = fl_store__unlink(&store->files, fl_snapshot__name(shelf->indexes[0], name));
-
-        if (r < 0)
-            fl_warn("store", "%s/%s: could not be removed (%s); it stays for now",
-                    store->files.directory, name, fl_error_text(r));
+        fl_store_work__push(store, JOB_DISCARD, shelf->indexes[0]);
         shelf->n--;
         memmove(shelf->indexes, shelf->indexes + 1, shelf->n * sizeof *shelf->indexes);
     }

@@ -12,13 +12,13 @@
 #include "raft/store_snapshot.h"
 #include "raft/store_vote.h"
 
-enum job_type { JOB_APPEND, JOB_COMPACT, JOB_RESET };
+enum job_type { JOB_APPEND, JOB_COMPACT, JOB_RESET, JOB_DISCARD };
 
 struct job {
     enum job_type type;
     struct fl_append *append; /* owned */
     size_t len;               /* of its records, which follow those of the job before */
-    uint64_t index;           /* of a compaction, of a reset */
+    uint64_t index;           /* of a compaction, a reset, a snapshot to discard */
 };
 
 /* What waits for the disk: jobs, and the records of all appends in one piece. */
@@ -64,7 +64,7 @@ struct fl_store {
     struct fl_log log;
     struct fl_reserve reserve;
     uint64_t segment_bytes;
-    bool has_more_to_prepare; /* of the next segment */
+    bool is_untidy; /* there is more to prepare or to remove */
 };
 
 /* Frees all of it without touching the disk further: what is queued is lost. */

@@ -48,6 +48,14 @@ static void completions_push(struct completions *completions, struct fl_append *
     completions->appends[completions->n++] = append;
 }
 
+void fl_store_work__push(struct fl_store *store, enum job_type type, uint64_t index)
+{
+    pthread_mutex_lock(&store->mutex);
+    fl_batch__push(&store->queued, type, NULL, 0, index);
+    pthread_cond_signal(&store->work);
+    pthread_mutex_unlock(&store->mutex);
+}
+
 /* --- a full disk --- */
 
 static void note_full(struct fl_store *store, bool is_full)
@@ -87,16 +95,17 @@ static bool give_way(struct fl_store *store)
     return fl_reserve__give(&store->files, &store->reserve, store->log.segment_bytes);
 }
 
-static void prepare(struct fl_store *store)
+/* Some of what can be done between two groups. */
+static void tidy(struct fl_store *store)
 {
     int r = 0;
 
     try_to_heal(store);
     if (!atomic_load(&store->is_full))
         r = fl_log__prepare(&store->log);
-    store->has_more_to_prepare = r > 0;
     if (r < 0)
         note_full(store, true);
+    store->is_untidy = fl_trash__step(&store->files, &store->log.trash) || r > 0;
 }
 
 /* --- the batch --- */
@@ -178,6 +187,17 @@ static bool run_reset(struct fl_store *store, uint64_t next_index)
     return true;
 }
 
+/* An old snapshot. */
+static void discard(struct fl_store *store, uint64_t index)
+{
+    char name[64];
+    int r = fl_trash__add(&store->files, &store->log.trash, fl_snapshot__name(index, name));
+
+    if (r < 0)
+        fl_warn("store", "%s/%s: could not be removed (%s); it stays", store->files.directory, name,
+                fl_error_text(r));
+}
+
 static bool run_job(struct fl_store *store)
 {
     const struct job *job = &store->batch.jobs[store->batch_at];
@@ -187,6 +207,10 @@ static bool run_job(struct fl_store *store)
         return run_appends(store);
     case JOB_RESET:
         return run_reset(store, job->index);
+    case JOB_DISCARD:
+        discard(store, job->index);
+        store->batch_at++;
+        return true;
     case JOB_COMPACT:
         fl_log__compact(&store->log, job->index);
         store->batch_at++;
@@ -220,7 +244,9 @@ void fl_store_work__run(struct fl_store *store)
 {
     try_to_heal(store);
     while (run_batch(store)) {
-        prepare(store);
+        do
+            tidy(store);
+        while (store->is_untidy);
         if (store->queued.n == 0)
             return;
         take_queued(store);
@@ -250,9 +276,9 @@ static void idle(struct fl_store *store)
 {
     bool is_full = atomic_load(&store->is_full);
 
-    if (store->has_more_to_prepare) {
+    if (store->is_untidy) {
         pthread_mutex_unlock(&store->mutex);
-        prepare(store);
+        tidy(store);
         pthread_mutex_lock(&store->mutex);
         return;
     }
@@ -279,7 +305,7 @@ static void work(struct fl_store *store)
         pthread_mutex_unlock(&store->mutex);
         is_done = run_batch(store);
         if (is_done)
-            prepare(store);
+            tidy(store);
         pthread_mutex_lock(&store->mutex);
         if (!is_done && !store->is_stopping)
             wait_for_work(store, FULL_RETRY_MS);

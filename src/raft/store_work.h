@@ -10,6 +10,8 @@ void fl_batch__push(struct batch *batch, enum job_type type, struct fl_append *a
                     uint64_t index);
 void fl_batch__deinit(struct batch *batch);
 
+/* Queues a job other than an append. */
+void fl_store_work__push(struct fl_store *store, enum job_type type, uint64_t index);
 /* The reserve could not be had. */
 void fl_store_work__set_full(struct fl_store *store);
 /* Does all that is queued, as far as there is space. */

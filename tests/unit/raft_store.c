@@ -4,15 +4,19 @@
 
 #include <fcntl.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "raft/disk.h"
 #include "raft/engine.h"
 #include "raft/store.h"
 
@@ -348,6 +352,7 @@ static void the_last_two_snapshots_are_kept(void **state)
     fill(w, 1, 30);
     for (uint64_t index = 5; index <= 25; index += 5)
         fl_snapshot_unref(snapshot_at(w, index, 10));
+    reopen(w);
     for (uint64_t index = 5; index <= 25; index += 5) {
         snprintf(path, sizeof path, "%s/snapshot-%020llu", w->directory, (unsigned long long)index);
         assert_int_equal(access(path, F_OK), index >= 20 ? 0 : -1);
@@ -439,6 +444,63 @@ static void a_child_that_writes_a_snapshot_does_not_keep_the_lock(void **state)
     fl_snapshot_unref(meta);
 }
 
+/* What proves the last entry durable comes by itself when nothing else is written. */
+static void a_quiet_log_gets_a_mark(void **state)
+{
+    struct world *w = *state;
+    const off_t type_of_second = 128 + 40 + 28; /* head of the segment, first record, type */
+    char path[512];
+    unsigned char type = 0;
+    int fd;
+
+    reopen(w);
+    APPEND(w, 1, 1, "quiet");
+    assert_int_equal(completed(w), 1);
+    snprintf(path, sizeof path, "%s/log-%020d", w->directory, 1);
+    fd = open(path, O_RDONLY);
+    assert_true(fd >= 0);
+    for (unsigned i = 0; i < 3000 && type != 0x81; i++) {
+        assert_int_equal(pread(fd, &type, 1, type_of_second), 1);
+        usleep(10000);
+    }
+    close(fd);
+    assert_int_equal(type, 0x81);
+}
+
+static bool sync_fails;
+
+static int failing_sync(struct fl_disk *disk, int file)
+{
+    return sync_fails ? FL_E_IO : fl_disk_real()->sync(disk, file);
+}
+
+/* The kernel may have dropped the pages: trying again would tell a lie. */
+static void a_failed_fdatasync_ends_the_process(void **state)
+{
+    struct world *w = *state;
+    struct fl_disk disk = *fl_disk_real();
+    int status;
+    pid_t child = fork();
+
+    if (child == 0) {
+        struct rlimit no_core = {0, 0};
+
+        setrlimit(RLIMIT_CORE, &no_core);
+        fl_log_set_level(FL_LOG_NONE);
+        disk.sync = failing_sync;
+        w->config.disk = &disk;
+        if (fl_store_open(&w->config, &w->found, &w->store, &w->fault) != 0)
+            _exit(1);
+        sync_fails = true;
+        APPEND(w, 1, 1, "never durable");
+        completed(w);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGABRT);
+}
+
 #define STORY(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -458,6 +520,8 @@ int main(void)
         STORY(an_install_that_was_cut_short_is_finished_by_the_next_start),
         STORY(compaction_removes_segments_that_no_snapshot_needs),
         STORY(a_child_that_writes_a_snapshot_does_not_keep_the_lock),
+        STORY(a_quiet_log_gets_a_mark),
+        STORY(a_failed_fdatasync_ends_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
