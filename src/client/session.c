@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/bugs.h"
-#include "client/asks.h"
+#include "client/bids.h"
 #include "client/why.h"
 
 /* Clocks of client and server each run within 1 % of true time. */
@@ -48,7 +48,7 @@ void fl_session_init(struct fl_session *s, uint32_t ttl_ms, uint32_t timeout_ms,
                              .next_give_up_ms = UINT64_MAX};
     fl_list_init(&s->unanswered);
     fl_list_init(&s->held);
-    for (size_t i = 0; i < FL_ASK_BUCKETS; i++)
+    for (size_t i = 0; i < FL_BID_BUCKETS; i++)
         fl_list_init(&s->buckets[i]);
     fl_random_init(&s->random, seed);
     s->last_request_id = fl_random_u64(&s->random) >> 2; /* below 2^62: also for signed readers */
@@ -86,8 +86,9 @@ static void stream_is_down(struct fl_session *s, uint64_t now_ms)
     s->stream = FL_STREAM_DOWN;
     s->is_heartbeat_out = false;
     s->failures++;
-    s->connect_at_ms = now_ms + fl_random_below(&s->random, s->ttl_ms / part + 1);
-    fl_asks__unsend(s);
+    /* Never in the same step: the caller cannot begin a stream while it is ending one. */
+    s->connect_at_ms = now_ms + 1 + fl_random_below(&s->random, s->ttl_ms / part);
+    fl_bids__unsend(s);
 }
 
 static void drop_stream(struct fl_session *s, bool move_on, const char *reason)
@@ -122,10 +123,10 @@ static void end_session(struct fl_session *s, const struct fl_session_event *eve
                    "%s: what it held is in other hands now; acquire anew",
                    fl_lost_cause_text(cause));
     if (FL_BUG(CLIENT_REOPENS_SILENTLY) && !is_quiet) {
-        fl_asks__unsend(s);
+        fl_bids__unsend(s);
         return;
     }
-    fl_asks__end_all(s, &loss, &why, is_quiet);
+    fl_bids__end_all(s, &loss, &why, is_quiet);
 }
 
 /* Whether the session may still be believed in; if not, it is over. Everything that arrives is
@@ -194,11 +195,11 @@ static void tick(struct fl_session *s, const struct fl_session_event *event)
         drop_stream(s, true, "it does not answer");
         stream_is_down(s, now_ms);
     }
-    fl_asks__give_up(s, now_ms);
+    fl_bids__give_up(s, now_ms);
     if (now_ms >= heartbeat_due_ms(s))
         send_heartbeat(s, now_ms);
     if (s->stream == FL_STREAM_UP && s->resend_at_ms != 0 && now_ms >= s->resend_at_ms)
-        fl_asks__send(s, now_ms);
+        fl_bids__send(s, now_ms);
     if (s->stream == FL_STREAM_DOWN && wants_stream(s) && now_ms >= s->connect_at_ms)
         connect(s, now_ms);
 }
@@ -217,7 +218,7 @@ static void stream_is_up(struct fl_session *s, uint64_t now_ms)
     if (s->is_closing)
         send_close(s);
     else
-        fl_asks__send(s, now_ms);
+        fl_bids__send(s, now_ms);
 }
 
 static void opened_new(struct fl_session *s, const struct fl_session_event *event)
@@ -241,6 +242,14 @@ static void opened_new(struct fl_session *s, const struct fl_session_event *even
     stream_is_up(s, event->now_ms);
 }
 
+/* The gateway found a new leader, which says what it knows: a loss that the old one decided may
+ * never have been told. What we sent, the gateway sends again. */
+static void opened_elsewhere(struct fl_session *s, const struct fl_session_event *event)
+{
+    if (strcmp(s->id, event->session_id) == 0)
+        fl_bids__reconcile(s, event->known, event->n_known);
+}
+
 /* A resume says nothing about the lease (T7): a heartbeat follows at once. */
 static void opened_again(struct fl_session *s, const struct fl_session_event *event)
 {
@@ -249,7 +258,7 @@ static void opened_again(struct fl_session *s, const struct fl_session_event *ev
         return;
     }
     s->stream = FL_STREAM_UP; /* what reconciling sends goes out on it */
-    fl_asks__reconcile(s, event->known, event->n_known);
+    fl_bids__reconcile(s, event->known, event->n_known);
     if (!s->is_closing)
         send_heartbeat(s, event->now_ms);
     stream_is_up(s, event->now_ms);
@@ -257,9 +266,11 @@ static void opened_again(struct fl_session *s, const struct fl_session_event *ev
 
 static void opened(struct fl_session *s, const struct fl_session_event *event)
 {
-    if (s->stream != FL_STREAM_ASKED)
+    if (s->stream == FL_STREAM_UP)
+        opened_elsewhere(s, event);
+    else if (s->stream == FL_STREAM_DOWN)
         return;
-    if (s->state == FL_SESSION_OPENING)
+    else if (s->state == FL_SESSION_OPENING)
         opened_new(s, event);
     else
         opened_again(s, event);
@@ -304,7 +315,7 @@ static void down(struct fl_session *s, const struct fl_session_event *event)
     if (s->state == FL_SESSION_OPENING) {
         s->state = FL_SESSION_NONE;
         if (is_final(event->why->code))
-            fl_asks__refuse_all(s, event->why);
+            fl_bids__refuse_all(s, event->why);
     } else if (FL_BUG(CLIENT_STOPS_ON_FIRST_ERROR)) {
         s->connect_at_ms = UINT64_MAX;
     }
@@ -327,13 +338,16 @@ static void deliver(struct fl_session *s, const struct fl_session_event *event)
     case FL_SESSION_EV_TICK:
         break;
     case FL_SESSION_EV_ACQUIRE:
-        fl_asks__acquire(s, event->ask, event->now_ms);
+        fl_bids__acquire(s, event->bid, event->now_ms);
         break;
     case FL_SESSION_EV_RELEASE:
-        fl_asks__release(s, event->ask, event->now_ms);
+        fl_bids__release(s, event->bid, event->now_ms);
         break;
     case FL_SESSION_EV_CANCEL:
-        fl_asks__cancel(s, event->ask);
+        if (event->bid != NULL)
+            fl_bids__cancel(s, event->bid);
+        else
+            fl_bids__cancel_all(s);
         break;
     case FL_SESSION_EV_CLOSE:
         close_session(s, event);
@@ -345,13 +359,13 @@ static void deliver(struct fl_session *s, const struct fl_session_event *event)
         acknowledged(s, event);
         break;
     case FL_SESSION_EV_ACQUIRED:
-        fl_asks__acquired(s, event);
+        fl_bids__acquired(s, event);
         break;
     case FL_SESSION_EV_RELEASED:
-        fl_asks__released(s, event->request_id);
+        fl_bids__released(s, event->request_id);
         break;
     case FL_SESSION_EV_LOST:
-        fl_asks__lost(s, event);
+        fl_bids__lost(s, event);
         break;
     case FL_SESSION_EV_ENDED:
         end_session(s, event, event->cause, s->is_closing);
@@ -360,7 +374,7 @@ static void deliver(struct fl_session *s, const struct fl_session_event *event)
         if (event->why->code == FL_E_SESSION_GONE)
             end_session(s, event, FL_LOST_EXPIRED, s->is_closing);
         else
-            fl_asks__error(s, event);
+            fl_bids__error(s, event);
         break;
     case FL_SESSION_EV_DOWN:
         down(s, event);

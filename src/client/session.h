@@ -33,16 +33,16 @@
 uint64_t fl_session_belief_ms(uint32_t ttl_ms);
 
 enum fl_ask_state {
-    FL_ASK_WAITING,   /* no answer yet */
-    FL_ASK_HELD,      /* granted, as far as we know */
-    FL_ASK_RELEASING, /* the server has not judged the release yet */
-    FL_ASK_GIVING_UP, /* nobody waits for the answer; a grant that still comes is given back */
-    FL_ASK_OVER,
+    FL_BID_WAITING,   /* no answer yet */
+    FL_BID_HELD,      /* granted, as far as we know */
+    FL_BID_RELEASING, /* the server has not judged the release yet */
+    FL_BID_GIVING_UP, /* nobody waits for the answer; a grant that still comes is given back */
+    FL_BID_OVER,
 };
 
 /* One Acquire and what becomes of it. Lives in its owner, who sets name, mode, limit, wait_ms; the
  * session borrows it from FL_SESSION_EV_ACQUIRE until FL_SESSION_FX_DONE. */
-struct fl_ask {
+struct fl_bid {
     const char *name;
     int mode;
     uint32_t limit, wait_ms;
@@ -60,12 +60,12 @@ struct fl_ask {
 
 enum fl_session_event_type {
     FL_SESSION_EV_TICK,
-    FL_SESSION_EV_ACQUIRE, /* ask */
-    FL_SESSION_EV_RELEASE, /* ask: HELD, or RELEASING to ask once more */
-    FL_SESSION_EV_CANCEL,  /* ask: nobody waits any more */
+    FL_SESSION_EV_ACQUIRE, /* bid */
+    FL_SESSION_EV_RELEASE, /* bid: HELD, or RELEASING to ask once more */
+    FL_SESSION_EV_CANCEL,  /* bid: nobody waits any more; NULL: all that wait */
     FL_SESSION_EV_CLOSE,   /* the last event of the owner's */
     /* From the stream. */
-    FL_SESSION_EV_OPENED,   /* session_id, ttl_ms, known */
+    FL_SESSION_EV_OPENED,   /* session_id, ttl_ms, known; again after each change of the leader */
     FL_SESSION_EV_ACK,      /* seq */
     FL_SESSION_EV_ACQUIRED, /* request_id, is_granted, token, is_cancelled, holder */
     FL_SESSION_EV_RELEASED, /* request_id */
@@ -84,7 +84,7 @@ struct fl_session_known {
 struct fl_session_event {
     enum fl_session_event_type type;
     uint64_t now_ms;
-    struct fl_ask *ask;
+    struct fl_bid *bid;
     const char *session_id;
     uint32_t ttl_ms;
     const struct fl_session_known *known;
@@ -104,23 +104,23 @@ enum fl_session_effect_type {
     FL_SESSION_FX_SEND_OPEN,      /* */
     FL_SESSION_FX_SEND_RESUME,    /* session_id */
     FL_SESSION_FX_SEND_HEARTBEAT, /* seq */
-    FL_SESSION_FX_SEND_ACQUIRE,   /* ask; wait_ms: what is left of its wait */
+    FL_SESSION_FX_SEND_ACQUIRE,   /* bid; wait_ms: what is left of its wait */
     FL_SESSION_FX_SEND_RELEASE,   /* request_id, name, token */
     FL_SESSION_FX_SEND_CANCEL,    /* request_id */
     FL_SESSION_FX_SEND_CLOSE,     /* then end our side of the stream */
     /* The owner. */
     FL_SESSION_FX_BELIEF,     /* until_ms; 0: the session is over, nothing of it counts */
-    FL_SESSION_FX_GRANTED,    /* ask */
-    FL_SESSION_FX_REFUSED,    /* ask, why */
-    FL_SESSION_FX_RELEASED,   /* ask, why: code 0, or it was not ours any more */
-    FL_SESSION_FX_UNRELEASED, /* ask, why: no answer in time; it goes on being tried */
-    FL_SESSION_FX_LOST,       /* ask, cause, by, reason */
-    FL_SESSION_FX_DONE,       /* ask: the session knows it no longer. Last, once for each */
+    FL_SESSION_FX_GRANTED,    /* bid */
+    FL_SESSION_FX_REFUSED,    /* bid, why */
+    FL_SESSION_FX_RELEASED,   /* bid, why: code 0, or it was not ours any more */
+    FL_SESSION_FX_UNRELEASED, /* bid, why: no answer in time; it goes on being tried */
+    FL_SESSION_FX_LOST,       /* bid, cause, by, reason */
+    FL_SESSION_FX_DONE,       /* bid: the session knows it no longer. Last, once for each */
 };
 
 struct fl_session_effect {
     enum fl_session_effect_type type;
-    struct fl_ask *ask;
+    struct fl_bid *bid;
     const char *session_id, *name;
     uint64_t seq, request_id, token, until_ms;
     uint32_t wait_ms;
@@ -133,7 +133,7 @@ struct fl_session_effect {
 /* Must not call back into the session. */
 typedef void (*fl_session_emit)(void *ctx, const struct fl_session_effect *effect);
 
-#define FL_ASK_BUCKETS 256 /* an array that never grows: adding a request cannot fail */
+#define FL_BID_BUCKETS 256 /* an array that never grows: adding a request cannot fail */
 
 struct fl_session {
     /* Fixed. */
@@ -158,8 +158,8 @@ struct fl_session {
     uint32_t resume_round;
 
     uint64_t last_request_id;
-    struct fl_list unanswered, held; /* of fl_ask.link, oldest first */
-    struct fl_list buckets[FL_ASK_BUCKETS];
+    struct fl_list unanswered, held; /* of fl_bid.link, oldest first */
+    struct fl_list buckets[FL_BID_BUCKETS];
     uint64_t next_give_up_ms; /* not later than the earliest of the unanswered */
     struct fl_why last_why;   /* of the stream, for those who give up */
     struct fl_random random;

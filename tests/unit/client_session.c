@@ -25,8 +25,8 @@ struct sim {
     uint64_t belief; /* what the owner was last told */
     bool is_up;      /* a stream that the network lets through */
     char said[4096]; /* effects since the last look, one a line */
-    struct fl_ask asks[8];
-    int n_asks;
+    struct fl_bid bids[8];
+    int n_bids;
 };
 
 static void say(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -58,7 +58,7 @@ static void hear_stream(struct sim *sim, const struct fl_session_effect *fx)
         say(sim, "heartbeat %" PRIu64 "\n", fx->seq);
         break;
     case FL_SESSION_FX_SEND_ACQUIRE:
-        say(sim, "acquire %s wait %u\n", fx->ask->name, (unsigned)fx->wait_ms);
+        say(sim, "acquire %s wait %u\n", fx->bid->name, (unsigned)fx->wait_ms);
         break;
     case FL_SESSION_FX_SEND_RELEASE:
         say(sim, "release %s %" PRIu64 "\n", fx->name, fx->token);
@@ -83,19 +83,19 @@ static void hear(void *ctx, const struct fl_session_effect *fx)
         sim->belief = fx->until_ms;
         break;
     case FL_SESSION_FX_GRANTED:
-        say(sim, "%s granted %" PRIu64 "\n", fx->ask->name, fx->ask->token);
+        say(sim, "%s granted %" PRIu64 "\n", fx->bid->name, fx->bid->token);
         break;
     case FL_SESSION_FX_REFUSED:
-        say(sim, "%s refused %d\n", fx->ask->name, fx->why->code);
+        say(sim, "%s refused %d\n", fx->bid->name, fx->why->code);
         break;
     case FL_SESSION_FX_RELEASED:
-        say(sim, "%s released %d\n", fx->ask->name, fx->why->code);
+        say(sim, "%s released %d\n", fx->bid->name, fx->why->code);
         break;
     case FL_SESSION_FX_UNRELEASED:
-        say(sim, "%s unreleased %d\n", fx->ask->name, fx->why->code);
+        say(sim, "%s unreleased %d\n", fx->bid->name, fx->why->code);
         break;
     case FL_SESSION_FX_LOST:
-        say(sim, "%s lost: %s\n", fx->ask->name, fl_lost_cause_text(fx->cause));
+        say(sim, "%s lost: %s\n", fx->bid->name, fl_lost_cause_text(fx->cause));
         break;
     case FL_SESSION_FX_DONE:
         break;
@@ -128,18 +128,18 @@ static void until(struct sim *sim, uint64_t now)
     sim->now = now;
 }
 
-static struct fl_ask *acquire(struct sim *sim, const char *name, uint32_t wait_ms)
+static struct fl_bid *acquire(struct sim *sim, const char *name, uint32_t wait_ms)
 {
-    struct fl_ask *ask = &sim->asks[sim->n_asks++];
+    struct fl_bid *bid = &sim->bids[sim->n_bids++];
 
-    *ask = (struct fl_ask){.name = name, .mode = FL_EXCLUSIVE, .wait_ms = wait_ms};
-    step(sim, (struct fl_session_event){.type = FL_SESSION_EV_ACQUIRE, .ask = ask});
-    return ask;
+    *bid = (struct fl_bid){.name = name, .mode = FL_EXCLUSIVE, .wait_ms = wait_ms};
+    step(sim, (struct fl_session_event){.type = FL_SESSION_EV_ACQUIRE, .bid = bid});
+    return bid;
 }
 
-static void release(struct sim *sim, struct fl_ask *ask)
+static void release(struct sim *sim, struct fl_bid *bid)
 {
-    step(sim, (struct fl_session_event){.type = FL_SESSION_EV_RELEASE, .ask = ask});
+    step(sim, (struct fl_session_event){.type = FL_SESSION_EV_RELEASE, .bid = bid});
 }
 
 static void opened(struct sim *sim, const struct fl_session_known *known, size_t n)
@@ -156,17 +156,17 @@ static void ack(struct sim *sim, uint64_t seq)
     step(sim, (struct fl_session_event){.type = FL_SESSION_EV_ACK, .seq = seq});
 }
 
-static void granted(struct sim *sim, struct fl_ask *ask, uint64_t token)
+static void granted(struct sim *sim, struct fl_bid *bid, uint64_t token)
 {
     step(sim, (struct fl_session_event){.type = FL_SESSION_EV_ACQUIRED,
-                                        .request_id = ask->id,
+                                        .request_id = bid->id,
                                         .is_granted = true,
                                         .token = token});
 }
 
-static void released(struct sim *sim, struct fl_ask *ask)
+static void released(struct sim *sim, struct fl_bid *bid)
 {
-    step(sim, (struct fl_session_event){.type = FL_SESSION_EV_RELEASED, .request_id = ask->id});
+    step(sim, (struct fl_session_event){.type = FL_SESSION_EV_RELEASED, .request_id = bid->id});
 }
 
 static void down(struct sim *sim, int code, const char *reason)
@@ -177,13 +177,13 @@ static void down(struct sim *sim, int code, const char *reason)
     step(sim, (struct fl_session_event){.type = FL_SESSION_EV_DOWN, .why = &why});
 }
 
-static void failed(struct sim *sim, struct fl_ask *ask, int code)
+static void failed(struct sim *sim, struct fl_bid *bid, int code)
 {
     struct fl_why why;
 
     fl_why_set(&why, code, NULL, "failed");
     step(sim, (struct fl_session_event){
-                  .type = FL_SESSION_EV_ERROR, .request_id = ask->id, .why = &why});
+                  .type = FL_SESSION_EV_ERROR, .request_id = bid->id, .why = &why});
 }
 
 static int set_up_with(struct sim *sim, uint32_t ttl_ms)
@@ -206,18 +206,18 @@ static void alive_until(struct sim *sim, uint64_t now)
 }
 
 /* "L" is held with token 7 since 1,010; the session was opened at 1,000, answered at 1,005. */
-static struct fl_ask *holding(struct sim *sim)
+static struct fl_bid *holding(struct sim *sim)
 {
-    struct fl_ask *ask;
+    struct fl_bid *bid;
 
     set_up_with(sim, TTL);
-    ask = acquire(sim, "L", 0);
+    bid = acquire(sim, "L", 0);
     sim->now = 1005;
     opened(sim, NULL, 0);
     sim->now = 1010;
-    granted(sim, ask, 7);
+    granted(sim, bid, 7);
     expect(sim, "open\nacquire L wait 0\nL granted 7\n");
-    return ask;
+    return bid;
 }
 
 static void belief_counts_from_the_send_with_room_for_clocks(void **state)
@@ -273,11 +273,11 @@ static void an_acknowledgement_counts_for_its_own_heartbeat(void **state)
 static void only_an_acknowledgement_extends_belief(void **state)
 {
     struct fl_session_known known = {.name = "L", .token = 7};
-    struct fl_ask *ask, *other;
+    struct fl_bid *bid, *other;
     struct sim sim;
 
     (void)state;
-    ask = holding(&sim);
+    bid = holding(&sim);
     sim.now = 4000;
     other = acquire(&sim, "M", 0);
     granted(&sim, other, 8);
@@ -285,7 +285,7 @@ static void only_an_acknowledgement_extends_belief(void **state)
     released(&sim, other);
     down(&sim, FL_E_UNREACHABLE, NULL);
     until(&sim, 4600);
-    known.request_id = ask->id;
+    known.request_id = bid->id;
     opened(&sim, &known, 1);
     assert_int_equal(sim.session.believe_until_ms, 1000 + BELIEF);
     assert_int_equal(sim.belief, 1000 + BELIEF);
@@ -311,12 +311,12 @@ static void heartbeats_come_every_third_of_the_ttl(void **state)
 /* T10, C11: with no answer to anything, by our own clock, once. */
 static void loss_is_told_once_at_the_end_of_belief(void **state)
 {
-    struct fl_ask *ask;
+    struct fl_bid *bid;
     struct sim sim;
     const char *first;
 
     (void)state;
-    ask = holding(&sim);
+    bid = holding(&sim);
     until(&sim, 1000 + BELIEF - 1);
     assert_null(strstr(sim.said, "lost"));
     until(&sim, 1000 + BELIEF);
@@ -326,14 +326,14 @@ static void loss_is_told_once_at_the_end_of_belief(void **state)
     assert_int_equal(sim.belief, 0);
     sim.said[0] = '\0';
     until(&sim, 60000);
-    release(&sim, ask);
+    release(&sim, bid);
     expect(&sim, "");
 }
 
 /* C01, T10: stopped for 20 s with the answers in the socket; the lease ended at 10,701. */
 static void what_arrives_after_belief_is_no_grant(void **state)
 {
-    struct fl_ask *waiting;
+    struct fl_bid *waiting;
     struct sim sim;
 
     (void)state;
@@ -364,11 +364,11 @@ static void a_late_acknowledgement_revives_nothing(void **state)
 static void a_failed_heartbeat_is_tried_until_belief_ends(void **state)
 {
     struct fl_session_known known = {.name = "L", .token = 7};
-    struct fl_ask *ask;
+    struct fl_bid *bid;
     struct sim sim;
 
     (void)state;
-    ask = holding(&sim);
+    bid = holding(&sim);
     until(&sim, 4333);
     expect(&sim, "heartbeat 1\n");
     until(&sim, 4333 + TTL / 6 - 1);
@@ -382,7 +382,7 @@ static void a_failed_heartbeat_is_tried_until_belief_ends(void **state)
     until(&sim, sim.now + TTL / 6);
     assert_int_equal(strncmp(sim.said, "resume s_1\n", 11), 0);
     sim.said[0] = '\0';
-    known.request_id = ask->id;
+    known.request_id = bid->id;
     if (sim.session.stream != FL_STREAM_ASKED)
         until(&sim, sim.session.connect_at_ms);
     opened(&sim, &known, 1);
@@ -394,11 +394,11 @@ static void a_failed_heartbeat_is_tried_until_belief_ends(void **state)
 /* C10: the server does not know the session. */
 static void a_session_that_is_gone_loses_everything_at_once(void **state)
 {
-    struct fl_ask *ask;
+    struct fl_bid *bid;
     struct sim sim;
 
     (void)state;
-    ask = holding(&sim);
+    bid = holding(&sim);
     acquire(&sim, "M", 5000);
     expect(&sim, "acquire M wait 5000\n");
     down(&sim, FL_E_SESSION_GONE, "SESSION_NOT_FOUND");
@@ -406,7 +406,7 @@ static void a_session_that_is_gone_loses_everything_at_once(void **state)
     assert_int_equal(sim.belief, 0);
     until(&sim, 30000);
     expect(&sim, ""); /* nothing is opened anew by itself */
-    release(&sim, ask);
+    release(&sim, bid);
     expect(&sim, "");
     acquire(&sim, "N", 0);
     expect(&sim, "open\n");
@@ -414,18 +414,18 @@ static void a_session_that_is_gone_loses_everything_at_once(void **state)
 
 static void an_operator_takes_one_lock_and_says_why(void **state)
 {
-    struct fl_ask *ask;
+    struct fl_bid *bid;
     struct sim sim;
 
     (void)state;
-    ask = holding(&sim);
+    bid = holding(&sim);
     step(&sim, (struct fl_session_event){.type = FL_SESSION_EV_LOST,
-                                         .request_id = ask->id,
+                                         .request_id = bid->id,
                                          .token = 6,
                                          .cause = FL_LOST_FORCED});
     expect(&sim, ""); /* about another grant */
     step(&sim, (struct fl_session_event){.type = FL_SESSION_EV_LOST,
-                                         .request_id = ask->id,
+                                         .request_id = bid->id,
                                          .token = 7,
                                          .cause = FL_LOST_FORCED});
     expect(&sim, "L lost: the lock was taken by an operator\n");
@@ -435,27 +435,27 @@ static void an_operator_takes_one_lock_and_says_why(void **state)
 /* C02: the reply of a grant is lost with its gateway. */
 static void an_unanswered_request_is_repeated_with_its_id(void **state)
 {
-    struct fl_ask *ask;
+    struct fl_bid *bid;
     struct sim sim;
     uint64_t id;
 
     (void)state;
     holding(&sim);
-    ask = acquire(&sim, "M", 5000);
-    id = ask->id;
+    bid = acquire(&sim, "M", 5000);
+    id = bid->id;
     expect(&sim, "acquire M wait 5000\n");
     sim.now = 2010;
     down(&sim, FL_E_UNREACHABLE, NULL);
     until(&sim, 2600);
     expect(&sim, "resume s_1\n");
     opened(&sim,
-           (struct fl_session_known[]){{.name = "L", .token = 7, .request_id = sim.asks[0].id},
+           (struct fl_session_known[]){{.name = "L", .token = 7, .request_id = sim.bids[0].id},
                                        {.name = "M", .request_id = id}},
            2);
     expect(&sim, "heartbeat 1\nacquire M wait 3410\n"); /* the same instant, not the same wait */
-    assert_int_equal(ask->id, id);
-    granted(&sim, ask, 8);
-    granted(&sim, ask, 8);
+    assert_int_equal(bid->id, id);
+    granted(&sim, bid, 8);
+    granted(&sim, bid, 8);
     expect(&sim, "M granted 8\n");
 }
 
@@ -474,83 +474,122 @@ static void a_resume_settles_what_each_side_holds(void **state)
     expect(&sim, "release Z 12\nL lost: the lock was gone after a reconnect\nheartbeat 1\n");
 }
 
-/* C04: the caller gave up, and the grant crosses on the way. */
-static void a_grant_that_nobody_waits_for_is_given_back(void **state)
+/* The gateway found a new leader while the stream stayed. The old one had ended M, and nobody had
+ * told; what is unanswered the gateway sends again by itself. */
+static void a_new_leader_tells_what_was_lost_meanwhile(void **state)
 {
-    struct fl_ask *ask;
+    struct fl_bid *bid, *other;
+    struct sim sim;
+
+    (void)state;
+    bid = holding(&sim);
+    other = acquire(&sim, "M", 0);
+    granted(&sim, other, 8);
+    acquire(&sim, "N", 5000);
+    sim.said[0] = '\0';
+    opened(&sim, &(struct fl_session_known){.name = "L", .token = 7, .request_id = bid->id}, 1);
+    expect(&sim, "M lost: the lock was gone after a reconnect\n");
+    assert_int_equal(sim.belief, 1000 + BELIEF);
+}
+
+/* The cancel is lost with its stream: on the next one the request is repeated, since only its own
+ * answer can tell how it ended. */
+static void a_cancel_is_repeated_until_its_request_has_ended(void **state)
+{
+    struct fl_bid *bid;
     struct sim sim;
 
     (void)state;
     holding(&sim);
-    ask = acquire(&sim, "M", 1000);
+    bid = acquire(&sim, "M", 60000);
+    step(&sim, (struct fl_session_event){.type = FL_SESSION_EV_CANCEL, .bid = bid});
+    down(&sim, FL_E_UNREACHABLE, NULL);
+    until(&sim, sim.session.connect_at_ms);
+    sim.said[0] = '\0';
+    opened(&sim, &(struct fl_session_known){.name = "L", .token = 7, .request_id = sim.bids[0].id},
+           1);
+    expect(&sim, "heartbeat 1\nacquire M wait 0\ncancel\n");
+    granted(&sim, bid, 9);
+    expect(&sim, "release M 9\n");
+}
+
+/* C04: the caller gave up, and the grant crosses on the way. */
+static void a_grant_that_nobody_waits_for_is_given_back(void **state)
+{
+    struct fl_bid *bid;
+    struct sim sim;
+
+    (void)state;
+    holding(&sim);
+    bid = acquire(&sim, "M", 1000);
     sim.said[0] = '\0';
     alive_until(&sim, 1010 + 1000 + 5000);
     expect(&sim, "heartbeat 1\nM refused -16\ncancel\n");
     sim.said[0] = '\0';
-    granted(&sim, ask, 9);
+    granted(&sim, bid, 9);
     expect(&sim, "release M 9\n");
-    released(&sim, ask);
+    released(&sim, bid);
     expect(&sim, "M released 0\n");
 }
 
 static void a_cancelled_wait_leaves_the_queue(void **state)
 {
-    struct fl_ask *ask;
+    struct fl_bid *bid;
     struct sim sim;
 
     (void)state;
     holding(&sim);
-    ask = acquire(&sim, "M", 60000);
-    step(&sim, (struct fl_session_event){.type = FL_SESSION_EV_CANCEL, .ask = ask});
+    bid = acquire(&sim, "M", 60000);
+    step(&sim, (struct fl_session_event){.type = FL_SESSION_EV_CANCEL, .bid = bid});
     expect(&sim, "acquire M wait 60000\nM refused -14\ncancel\n");
     step(&sim, (struct fl_session_event){
-                   .type = FL_SESSION_EV_ACQUIRED, .request_id = ask->id, .is_cancelled = true});
+                   .type = FL_SESSION_EV_ACQUIRED, .request_id = bid->id, .is_cancelled = true});
     expect(&sim, "");
-    assert_int_equal(ask->state, FL_ASK_OVER);
+    assert_int_equal(bid->state, FL_BID_OVER);
 }
 
 /* C13: three times no leader, then the answer. C03: the id of the repeated release is the same. */
 static void a_release_is_repeated_until_it_is_judged(void **state)
 {
-    struct fl_ask *ask;
+    struct fl_bid *bid;
     struct sim sim;
 
     (void)state;
-    ask = holding(&sim);
-    release(&sim, ask);
+    bid = holding(&sim);
+    release(&sim, bid);
     expect(&sim, "release L 7\n");
     for (int i = 0; i < 3; i++) {
-        failed(&sim, ask, FL_E_NO_LEADER);
+        failed(&sim, bid, FL_E_NO_LEADER);
         until(&sim, sim.now + 200);
         expect(&sim, "release L 7\n");
     }
-    released(&sim, ask);
+    released(&sim, bid);
     expect(&sim, "L released 0\n");
-    assert_int_equal(ask->state, FL_ASK_OVER);
+    assert_int_equal(bid->state, FL_BID_OVER);
 }
 
 static void a_release_that_is_not_answered_in_time_says_so_and_goes_on(void **state)
 {
-    struct fl_ask *ask;
+    struct fl_bid *bid;
     struct sim sim;
 
     (void)state;
-    ask = holding(&sim);
-    release(&sim, ask);
+    bid = holding(&sim);
+    release(&sim, bid);
     alive_until(&sim, 1010 + 5000);
     expect(&sim, "release L 7\nheartbeat 1\nL unreleased -16\n");
-    assert_int_equal(ask->state, FL_ASK_RELEASING);
+    assert_int_equal(bid->state, FL_BID_RELEASING);
 }
 
 static void a_stale_release_says_that_it_was_not_ours(void **state)
 {
-    struct fl_ask *ask;
+    struct fl_bid *bid;
     struct sim sim;
 
     (void)state;
-    ask = holding(&sim);
-    release(&sim, ask);
-    failed(&sim, ask, FL_E_STALE);
+    bid = holding(&sim);
+    release(&sim, bid);
+    failed(&sim, bid, FL_E_STALE);
     expect(&sim, "release L 7\nL released -19\n");
 }
 
@@ -611,7 +650,7 @@ static void closing_waits_for_the_server_and_tells_nobody_of_a_loss(void **state
     down(&sim, FL_OK, NULL);
     expect(&sim, "");
     assert_true(fl_session_is_closed(&sim.session));
-    assert_int_equal(sim.asks[0].state, FL_ASK_OVER);
+    assert_int_equal(sim.bids[0].state, FL_BID_OVER);
 }
 
 static const struct CMUnitTest stories[] = {
@@ -628,6 +667,8 @@ static const struct CMUnitTest stories[] = {
     cmocka_unit_test(an_operator_takes_one_lock_and_says_why),
     cmocka_unit_test(an_unanswered_request_is_repeated_with_its_id),
     cmocka_unit_test(a_resume_settles_what_each_side_holds),
+    cmocka_unit_test(a_new_leader_tells_what_was_lost_meanwhile),
+    cmocka_unit_test(a_cancel_is_repeated_until_its_request_has_ended),
     cmocka_unit_test(a_grant_that_nobody_waits_for_is_given_back),
     cmocka_unit_test(a_cancelled_wait_leaves_the_queue),
     cmocka_unit_test(a_release_is_repeated_until_it_is_judged),

@@ -1,0 +1,59 @@
+/* The application's callbacks, on a thread of their own: a slow one costs no heartbeat (C37). */
+#include "base/alloc.h"
+#include "client/client.h"
+
+static struct fl_callback *next_callback(struct fl_client *client)
+{
+    struct fl_list *link;
+
+    pthread_mutex_lock(&client->mutex);
+    while (fl_list_is_empty(&client->callbacks) && !client->is_callback_stop)
+        pthread_cond_wait(&client->callbacks_changed, &client->mutex);
+    link = fl_list_first(&client->callbacks);
+    if (link != NULL)
+        fl_list_remove(link);
+    pthread_mutex_unlock(&client->mutex);
+    return link != NULL ? FL_CONTAINER_OF(link, struct fl_callback, link) : NULL;
+}
+
+static void *run_callbacks(void *arg)
+{
+    struct fl_callback *callback;
+
+    while ((callback = next_callback(arg)) != NULL)
+        callback->run(callback);
+    return NULL;
+}
+
+int fl_client__need_callbacks(struct fl_client *client)
+{
+    int r = FL_OK;
+
+    pthread_mutex_lock(&client->mutex);
+    if (!client->has_callback_thread) {
+        r = fl_client__start_thread(&client->callback_thread, run_callbacks, client);
+        client->has_callback_thread = r == 0;
+    }
+    pthread_mutex_unlock(&client->mutex);
+    return r;
+}
+
+void fl_client__call_back(struct fl_client *client, struct fl_callback *callback)
+{
+    pthread_mutex_lock(&client->mutex);
+    fl_list_append(&client->callbacks, &callback->link);
+    pthread_cond_signal(&client->callbacks_changed);
+    pthread_mutex_unlock(&client->mutex);
+}
+
+void fl_client__stop_callbacks(struct fl_client *client)
+{
+    if (!client->has_callback_thread)
+        return;
+    pthread_mutex_lock(&client->mutex);
+    client->is_callback_stop = true;
+    pthread_cond_signal(&client->callbacks_changed);
+    pthread_mutex_unlock(&client->mutex);
+    pthread_join(client->callback_thread, NULL);
+    client->has_callback_thread = false;
+}
