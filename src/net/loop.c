@@ -15,6 +15,7 @@ struct fl_loop {
     struct fl_list hooks;
     uint64_t now_ms;
     bool is_now_stale; /* the loop slept since the clock was read */
+    uint8_t scratch[64 * 1024];
     uint64_t armed_ms; /* for when the uv_timer is set; UINT64_MAX: not */
 };
 
@@ -44,6 +45,12 @@ uint64_t fl_loop_now_ms(struct fl_loop *loop)
 uv_loop_t *fl_loop_uv(struct fl_loop *loop)
 {
     return &loop->uv;
+}
+
+uint8_t *fl_loop_scratch(struct fl_loop *loop, size_t *ret_size)
+{
+    *ret_size = sizeof loop->scratch;
+    return loop->scratch;
 }
 
 /* --- Timers: one heap, one uv_timer for its first --- */

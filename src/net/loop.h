@@ -5,6 +5,7 @@
 #define FL_NET_LOOP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <uv.h>
 
@@ -24,6 +25,9 @@ uv_loop_t *fl_loop_uv(struct fl_loop *loop);
 uint64_t fl_loop_now_ms(struct fl_loop *loop);
 /* Reads the clock again. */
 uint64_t fl_loop_update_now_ms(struct fl_loop *loop);
+
+/* Room for one read, shared by all connections of the loop: valid until the callback returns. */
+uint8_t *fl_loop_scratch(struct fl_loop *loop, size_t *ret_size);
 
 /* Timers: the node lives in the owner; no allocation except the heap's array. */
 struct fl_timer {
