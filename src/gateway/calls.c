@@ -45,21 +45,18 @@ uint64_t fl_gateway__new_request_id(void)
     return id;
 }
 
-ProtobufCMessage *fl_gateway__unpack(struct fl_rpc_call *call,
-                                     const ProtobufCMessageDescriptor *type, const uint8_t *data,
-                                     size_t len)
+ProtobufCMessage *fl_gateway__unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data,
+                                     size_t len, struct fl_outcome *outcome)
 {
     const char *field;
     ProtobufCMessage *message = fl_wire_unpack(type, data, len, &field);
-    struct fl_outcome outcome;
 
     if (message != NULL)
         return message;
     if (field != NULL)
-        fl_outcome_set_fault(&outcome, field, "is not valid UTF-8, or has a zero byte");
+        fl_outcome_set_fault(outcome, field, "is not valid UTF-8, or has a zero byte");
     else
-        fl_outcome_set(&outcome, FL_REASON_BAD_MESSAGE);
-    fl_rpc_call_finish(call, &outcome.status);
+        fl_outcome_set(outcome, FL_REASON_BAD_MESSAGE);
     return NULL;
 }
 
@@ -67,13 +64,9 @@ bool fl_gateway__send(struct fl_rpc_call *call, const ProtobufCMessage *message)
 {
     size_t size = protobuf_c_message_get_packed_size(message);
     uint8_t *bytes = fl_rpc_message_new(size);
-    struct fl_outcome outcome;
 
-    if (bytes == NULL) {
-        fl_outcome_set(&outcome, FL_REASON_OUT_OF_MEMORY);
-        fl_rpc_call_finish(call, &outcome.status);
+    if (bytes == NULL)
         return false;
-    }
     protobuf_c_message_pack(message, bytes);
     (void)fl_rpc_call_send(call, bytes, size);
     return true;
@@ -86,9 +79,15 @@ static void reply(void *ctx, const ProtobufCMessage *response)
     static const struct fl_rpc_status ok = {.code = FL_RPC_OK};
     struct fl_rpc_call *call = ctx;
 
+    struct fl_outcome outcome;
+
     fl_rpc_call_set_data(call, NULL);
-    if (fl_gateway__send(call, response))
+    if (fl_gateway__send(call, response)) {
         fl_rpc_call_finish(call, &ok);
+        return;
+    }
+    fl_outcome_set(&outcome, FL_REASON_OUT_OF_MEMORY);
+    fl_rpc_call_finish(call, &outcome.status);
 }
 
 static void fail(void *ctx, const struct fl_rpc_status *status)
@@ -104,11 +103,14 @@ static const struct fl_unary_sink sink = {reply, fail};
 static void on_message(struct fl_rpc_call *call, const uint8_t *data, size_t len)
 {
     const struct fl_gateway_method *method = fl_rpc_call_method_ctx(call);
-    ProtobufCMessage *message = fl_gateway__unpack(call, method->unary->request, data, len);
+    struct fl_outcome outcome;
+    ProtobufCMessage *message = fl_gateway__unpack(method->unary->request, data, len, &outcome);
     struct fl_unary *unary;
 
-    if (message == NULL)
+    if (message == NULL) {
+        fl_rpc_call_finish(call, &outcome.status);
         return;
+    }
     unary = fl_unary_start(method->gateway, method->unary, message, fl_rpc_call_peer(call), &sink,
                            call);
     if (unary != NULL)

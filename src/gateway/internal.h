@@ -36,11 +36,10 @@ struct fl_gateway {
 
 /* --- calls.c: what every call shares --- */
 
-/* Unpacks, or finishes the call with what is wrong. */
-ProtobufCMessage *fl_gateway__unpack(struct fl_rpc_call *call,
-                                     const ProtobufCMessageDescriptor *type, const uint8_t *data,
-                                     size_t len);
-/* Packs and sends. False: out of memory; the call is then finished. */
+/* NULL: `outcome` says what is wrong with it. */
+ProtobufCMessage *fl_gateway__unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data,
+                                     size_t len, struct fl_outcome *outcome);
+/* Packs and sends. False: out of memory; the call should be finished. */
 bool fl_gateway__send(struct fl_rpc_call *call, const ProtobufCMessage *message);
 uint64_t fl_gateway__wall_ms(void);
 struct fl_session_id fl_gateway__new_session_id(void);

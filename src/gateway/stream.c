@@ -14,55 +14,14 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "base/bugs.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "gateway/internal.h"
+#include "gateway/stream.h"
 
 /* A client that never reads its grants may not grow our memory past this. */
 #define STREAM_BACKLOG_MAX ((size_t)256 * 1024)
-/* Requests of one stream that are not answered yet: an acquire beyond is refused; the stream is not
- * read while so many releases are out. */
-#define STREAM_REQUESTS_MAX 16384u
 /* A client that says nothing for its TTL and a little more has lost its session anyhow. */
 #define SILENCE_EXTRA_MS 1000u
-
-enum stream_state { FRESH, OPENING, OPEN, CLOSING, ENDED };
-
-struct stream {
-    struct fl_list in_gateway;
-    struct fl_gateway *gateway;
-    struct fl_rpc_call *call;
-    enum stream_state state;
-    struct fl_session_id session;
-    uint32_t ttl_ms;
-    bool release_on_disconnect, is_listed, is_paused;
-
-    struct fl_ask opening; /* open, resume; resume again at a new leader; close */
-    struct fl_ask heartbeat;
-    uint64_t heartbeat_seq, next_seq;
-    bool has_next;
-
-    struct fl_list requests; /* stream_request.in_stream */
-    unsigned n_acquires, n_releases;
-
-    struct fl_timer silence;
-    uint64_t heard_ms;
-};
-
-struct stream_request {
-    struct fl_ask ask;
-    struct fl_list in_stream;
-    struct stream *stream;
-    uint64_t request_id;
-    bool is_acquire;
-};
-
-typedef Fencelock__V1__OpenSessionRequest request_t;
-typedef Fencelock__V1__OpenSessionResponse response_t;
-
-#define RESPONSE_INIT FENCELOCK__V1__OPEN_SESSION_RESPONSE__INIT
-#define CASE(name)    FENCELOCK__V1__OPEN_SESSION_RESPONSE__MESSAGE_##name
 
 static uint64_t now_ms(const struct stream *stream)
 {
@@ -98,42 +57,32 @@ static void unlist(struct stream *stream)
 
 /* --- Ending --- */
 
-static void request_free(struct stream_request *request)
-{
-    struct stream *stream = request->stream;
-
-    fl_router_forget(stream->gateway->router, &request->ask);
-    fl_list_remove(&request->in_stream);
-    if (request->is_acquire)
-        stream->n_acquires--;
-    else
-        stream->n_releases--;
-    free(request);
-}
-
 /* From here on the stream asks nothing and is told nothing. */
 static void settle(struct stream *stream)
 {
     struct fl_router *router = stream->gateway->router;
 
-    for (struct fl_list *at; (at = fl_list_first(&stream->requests)) != NULL;)
-        request_free(FL_CONTAINER_OF(at, struct stream_request, in_stream));
+    fl_stream__forget(stream);
     fl_router_forget(router, &stream->opening);
-    fl_router_forget(router, &stream->heartbeat);
     fl_timer_clear(stream->gateway->loop, &stream->silence);
     unlist(stream);
     stream->state = ENDED;
 }
 
-/* `is_client_gone`: it broke off, so release_on_disconnect counts. */
-static void detach(struct stream *stream, bool is_client_gone)
+/* The session goes on without us. `is_client_gone`: it broke off, so release_on_disconnect counts.
+ */
+static void leave(struct stream *stream, bool is_client_gone)
 {
-    struct fl_request detach = {.type = FL_REQ_DETACH,
-                                .session = stream->session,
-                                .release_on_disconnect =
-                                    is_client_gone && stream->release_on_disconnect};
+    struct fl_request request = {.type = FL_REQ_DETACH,
+                                 .session = stream->session,
+                                 .release_on_disconnect =
+                                     is_client_gone && stream->release_on_disconnect};
 
-    fl_router_post(stream->gateway->router, now_ms(stream), &detach);
+    if (stream->state != OPEN && stream->state != OPENING)
+        return;
+    if (stream->state == OPENING && stream->is_new)
+        request.type = FL_REQ_CLOSE_SESSION; /* nobody learned of it */
+    fl_router_post(stream->gateway->router, now_ms(stream), &request);
 }
 
 static void finish(struct stream *stream, const struct fl_rpc_status *status)
@@ -148,9 +97,8 @@ static void finish_for(struct stream *stream, enum fl_reason reason)
 {
     struct fl_outcome outcome;
 
-    if (stream->state == OPEN && reason != FL_REASON_STREAM_REPLACED &&
-        reason != FL_REASON_SESSION_NOT_FOUND)
-        detach(stream, false);
+    if (reason != FL_REASON_STREAM_REPLACED && reason != FL_REASON_SESSION_NOT_FOUND)
+        leave(stream, false);
     fl_outcome_set(&outcome, reason);
     finish(stream, &outcome.status);
 }
@@ -158,7 +106,7 @@ static void finish_for(struct stream *stream, enum fl_reason reason)
 /* --- Sending --- */
 
 /* False: the stream has ended. */
-static bool send_response(struct stream *stream, const response_t *response)
+bool fl_stream__send(struct stream *stream, const Fencelock__V1__OpenSessionResponse *response)
 {
     if (fl_rpc_call_queued(stream->call) > STREAM_BACKLOG_MAX) {
         finish_for(stream, FL_REASON_SLOW_READER);
@@ -166,29 +114,8 @@ static bool send_response(struct stream *stream, const response_t *response)
     }
     if (fl_gateway__send(stream->call, &response->base))
         return true;
-    settle(stream);
+    finish_for(stream, FL_REASON_OUT_OF_MEMORY);
     return false;
-}
-
-static bool send_error(struct stream *stream, uint64_t request_id,
-                       const struct fl_rpc_status *status)
-{
-    Fencelock__V1__OpenSessionResponse__Error error =
-        FENCELOCK__V1__OPEN_SESSION_RESPONSE__ERROR__INIT;
-    response_t response = RESPONSE_INIT;
-
-    error.request_id = request_id;
-    error.code = (uint32_t)status->code;
-    if (status->reason != NULL)
-        error.reason = (char *)status->reason;
-    if (status->message != NULL)
-        error.message = (char *)status->message;
-    if (status->field != NULL)
-        error.field = (char *)status->field;
-    error.retry_after_ms = status->retry_after_ms;
-    response.message_case = CASE(ERROR);
-    response.error = &error;
-    return send_response(stream, &response);
 }
 
 /* The session is gone: told apart from a stream that broke (C10). */
@@ -196,7 +123,7 @@ static void end_of_session(struct stream *stream, const struct fl_push *push)
 {
     Fencelock__V1__OpenSessionResponse__Lost lost =
         FENCELOCK__V1__OPEN_SESSION_RESPONSE__LOST__INIT;
-    response_t response = RESPONSE_INIT;
+    Fencelock__V1__OpenSessionResponse response = FL_STREAM_RESPONSE_INIT;
     struct fl_arena arena;
     bool is_open;
 
@@ -204,23 +131,23 @@ static void end_of_session(struct stream *stream, const struct fl_push *push)
     lost.cause = fl_answer_cause(push->cause);
     lost.by = fl_arena_text(&arena, push->actor);
     lost.reason = fl_arena_text(&arena, push->reason);
-    response.message_case = CASE(LOST);
+    response.message_case = FL_STREAM_RESPONSE(LOST);
     response.lost = &lost;
-    is_open = send_response(stream, &response);
+    is_open = fl_stream__send(stream, &response);
     fl_arena_deinit(&arena);
     if (is_open)
         finish_for(stream, FL_REASON_SESSION_NOT_FOUND);
 }
 
 /* The node says that there is no such session, and not why. */
-static void session_not_found(struct stream *stream)
+void fl_stream__session_not_found(struct stream *stream)
 {
     static const struct fl_push unknown = {.cause = FL_CAUSE_NONE};
 
     end_of_session(stream, &unknown);
 }
 
-static bool is_session_gone(enum fl_ask_end how, const struct fl_reply *reply)
+bool fl_stream__is_session_gone(enum fl_ask_end how, const struct fl_reply *reply)
 {
     return how == FL_ASK_REPLIED && reply->status == FL_REPLY_ANSWER &&
            reply->answer == FL_ANS_SESSION_NOT_FOUND;
@@ -238,14 +165,14 @@ static void replace_older(struct stream *stream)
 
 static bool send_opened(struct stream *stream, const struct fl_reply *reply)
 {
-    response_t response = RESPONSE_INIT;
+    Fencelock__V1__OpenSessionResponse response = FL_STREAM_RESPONSE_INIT;
     struct fl_arena arena;
     bool is_open;
 
     fl_arena_init(&arena);
-    response.message_case = CASE(OPENED);
+    response.message_case = FL_STREAM_RESPONSE(OPENED);
     response.opened = fl_answer_opened(&arena, reply);
-    is_open = send_response(stream, &response);
+    is_open = fl_stream__send(stream, &response);
     fl_arena_deinit(&arena);
     return is_open;
 }
@@ -283,8 +210,8 @@ static void on_opening_done(struct fl_ask *ask, enum fl_ask_end how, const struc
     fl_map_insert(&stream->gateway->sessions, session_hash(stream->session), stream);
     stream->heard_ms = now_ms(stream);
     set_silence_timer(stream);
-    fl_rpc_call_resume(stream->call);
-    send_opened(stream, reply);
+    if (send_opened(stream, reply))
+        fl_rpc_call_resume(stream->call);
 }
 
 static void ask_opening(struct stream *stream, const struct fl_request *request)
@@ -301,13 +228,14 @@ static void ask_opening(struct stream *stream, const struct fl_request *request)
         return;
     }
     stream->state = OPENING;
+    stream->is_new = request->type == FL_REQ_OPEN_SESSION;
     stream->session = request->session;
     stream->release_on_disconnect = request->release_on_disconnect;
     /* What comes before the answer would find no session. */
     fl_rpc_call_pause(stream->call);
 }
 
-static void begin(struct stream *stream, const request_t *message)
+static void begin(struct stream *stream, const Fencelock__V1__OpenSessionRequest *message)
 {
     struct fl_request request = {0};
     struct fl_outcome outcome;
@@ -339,8 +267,8 @@ static void on_resumed_done(struct fl_ask *ask, enum fl_ask_end how, const struc
     struct stream *stream = FL_CONTAINER_OF(ask, struct stream, opening);
     struct fl_outcome outcome;
 
-    if (is_session_gone(how, reply))
-        session_not_found(stream);
+    if (fl_stream__is_session_gone(how, reply))
+        fl_stream__session_not_found(stream);
     else if (fl_outcome_of(&outcome, how, reply))
         send_opened(stream, reply);
     /* Else no leader: the next one is told again, or the stream ends for want of one. */
@@ -362,204 +290,6 @@ void fl_gateway__streams_resume(struct fl_gateway *gateway)
     }
 }
 
-/* --- Heartbeats --- */
-
-static bool acknowledge(struct stream *stream, uint64_t seq, uint32_t ttl_ms)
-{
-    Fencelock__V1__OpenSessionResponse__KeepAliveAck ack =
-        FENCELOCK__V1__OPEN_SESSION_RESPONSE__KEEP_ALIVE_ACK__INIT;
-    response_t response = RESPONSE_INIT;
-
-    ack.seq = seq;
-    ack.ttl_ms = ttl_ms;
-    response.message_case = CASE(KEEP_ALIVE_ACK);
-    response.keep_alive_ack = &ack;
-    return send_response(stream, &response);
-}
-
-static void send_heartbeat(struct stream *stream, uint64_t seq)
-{
-    struct fl_request request = {.type = FL_REQ_KEEP_ALIVE, .session = stream->session};
-
-    stream->heartbeat_seq = seq;
-    (void)fl_router_ask(stream->gateway->router, now_ms(stream), &stream->heartbeat, &request,
-                        FL_ROUTE_LEADER, 0); /* refused only when we stop */
-}
-
-static void on_heartbeat_done(struct fl_ask *ask, enum fl_ask_end how, const struct fl_reply *reply)
-{
-    struct stream *stream = FL_CONTAINER_OF(ask, struct stream, heartbeat);
-    struct fl_outcome outcome;
-
-    if (is_session_gone(how, reply)) {
-        session_not_found(stream);
-        return;
-    }
-    if (fl_outcome_of(&outcome, how, reply) &&
-        !acknowledge(stream, stream->heartbeat_seq, reply->ttl_ms))
-        return;
-    if (!stream->has_next)
-        return;
-    stream->has_next = false;
-    send_heartbeat(stream, stream->next_seq);
-}
-
-/* One is out at a time; of those that come meanwhile only the newest goes on, since its
- * acknowledgement says all that theirs would. */
-static void take_heartbeat(struct stream *stream, uint64_t seq)
-{
-    if (FL_BUG(GATEWAY_ACKS_BY_ITSELF)) {
-        acknowledge(stream, seq, stream->ttl_ms);
-        return;
-    }
-    if (!stream->heartbeat.is_asked) {
-        send_heartbeat(stream, seq);
-        return;
-    }
-    stream->has_next = true;
-    stream->next_seq = seq;
-}
-
-/* --- Acquires, releases, cancels --- */
-
-static bool send_acquired(struct stream *stream, uint64_t request_id, const struct fl_reply *reply)
-{
-    Fencelock__V1__OpenSessionResponse__Acquired acquired =
-        FENCELOCK__V1__OPEN_SESSION_RESPONSE__ACQUIRED__INIT;
-    struct fl_answer_context context = {.request_id = request_id, .wall_ms = fl_gateway__wall_ms()};
-    response_t response = RESPONSE_INIT;
-    struct fl_arena arena;
-    bool is_open;
-
-    fl_arena_init(&arena);
-    acquired.request_id = request_id;
-    acquired.response =
-        (Fencelock__V1__AcquireResponse *)fl_answer_acquire(&arena, reply, &context);
-    response.message_case = CASE(ACQUIRED);
-    response.acquired = &acquired;
-    is_open = send_response(stream, &response);
-    fl_arena_deinit(&arena);
-    return is_open;
-}
-
-static bool send_released(struct stream *stream, uint64_t request_id, const struct fl_reply *reply)
-{
-    Fencelock__V1__OpenSessionResponse__Released released =
-        FENCELOCK__V1__OPEN_SESSION_RESPONSE__RELEASED__INIT;
-    Fencelock__V1__ReleaseResponse body = FENCELOCK__V1__RELEASE_RESPONSE__INIT;
-    response_t response = RESPONSE_INIT;
-
-    body.log_index = reply->index;
-    released.request_id = request_id;
-    released.response = &body;
-    response.message_case = CASE(RELEASED);
-    response.released = &released;
-    return send_response(stream, &response);
-}
-
-static void on_request_done(struct fl_ask *ask, enum fl_ask_end how, const struct fl_reply *reply)
-{
-    struct stream_request *request = FL_CONTAINER_OF(ask, struct stream_request, ask);
-    struct stream *stream = request->stream;
-    uint64_t request_id = request->request_id;
-    bool is_acquire = request->is_acquire;
-    struct fl_outcome outcome;
-
-    request_free(request);
-    if (stream->is_paused && stream->n_releases < STREAM_REQUESTS_MAX) {
-        stream->is_paused = false;
-        fl_rpc_call_resume(stream->call);
-    }
-    if (is_session_gone(how, reply))
-        session_not_found(stream);
-    else if (!fl_outcome_of(&outcome, how, reply))
-        send_error(stream, request_id, &outcome.status);
-    else if (is_acquire)
-        send_acquired(stream, request_id, reply);
-    else
-        send_released(stream, request_id, reply);
-}
-
-static void ask_request(struct stream *stream, uint64_t request_id,
-                        const struct fl_request *request)
-{
-    struct stream_request *asked = fl_xcalloc(1, sizeof *asked);
-    struct fl_outcome outcome;
-    int r;
-
-    asked->ask.done = on_request_done;
-    asked->stream = stream;
-    asked->request_id = request_id;
-    asked->is_acquire = request->type == FL_REQ_ACQUIRE;
-    fl_list_append(&stream->requests, &asked->in_stream);
-    if (asked->is_acquire)
-        stream->n_acquires++;
-    else
-        stream->n_releases++;
-    r = fl_router_ask(stream->gateway->router, now_ms(stream), &asked->ask, request,
-                      FL_ROUTE_LEADER, 0);
-    if (r == FL_OK)
-        return;
-    request_free(asked);
-    fl_outcome_of_error(&outcome, r);
-    send_error(stream, request_id, &outcome.status);
-}
-
-static void take_acquire(struct stream *stream, const Fencelock__V1__AcquireRequest *message)
-{
-    struct fl_request request = {0};
-    struct fl_outcome outcome;
-    struct fl_arguments args = {.outcome = &outcome, .request = &request};
-
-    if (!fl_arguments_stream_acquire(&args, stream->session, message)) {
-        uint64_t id =
-            message->has_request_id_case == FENCELOCK__V1__ACQUIRE_REQUEST__HAS_REQUEST_ID__NOT_SET
-                ? 0
-                : message->request_id;
-
-        send_error(stream, id, &outcome.status);
-        return;
-    }
-    if (stream->n_acquires >= STREAM_REQUESTS_MAX) {
-        fl_outcome_set(&outcome, FL_REASON_BUSY);
-        send_error(stream, request.request_id, &outcome.status);
-        return;
-    }
-    ask_request(stream, request.request_id, &request);
-}
-
-static void take_release(struct stream *stream, const Fencelock__V1__ReleaseRequest *message)
-{
-    struct fl_request request = {0};
-    struct fl_outcome outcome;
-    struct fl_arguments args = {.outcome = &outcome, .request = &request};
-
-    if (!fl_arguments_stream_release(&args, stream->session, message)) {
-        send_error(stream, message->request_id, &outcome.status);
-        return;
-    }
-    ask_request(stream, message->request_id, &request);
-    if (stream->state == ENDED || stream->n_releases < STREAM_REQUESTS_MAX)
-        return;
-    stream->is_paused = true;
-    fl_rpc_call_pause(stream->call);
-}
-
-/* The acquire's own answer tells how it ended, so this one has none. */
-static void take_cancel(struct stream *stream, const Fencelock__V1__CancelRequest *message)
-{
-    struct fl_request request = {
-        .type = FL_REQ_CANCEL, .session = stream->session, .request_id = message->request_id};
-    struct fl_outcome outcome;
-
-    if (message->request_id == 0) {
-        fl_outcome_set_fault(&outcome, "request_id", "is missing");
-        send_error(stream, 0, &outcome.status);
-        return;
-    }
-    fl_router_post(stream->gateway->router, now_ms(stream), &request);
-}
-
 /* --- Closing --- */
 
 static void on_close_done(struct fl_ask *ask, enum fl_ask_end how, const struct fl_reply *reply)
@@ -568,7 +298,7 @@ static void on_close_done(struct fl_ask *ask, enum fl_ask_end how, const struct 
     struct stream *stream = FL_CONTAINER_OF(ask, struct stream, opening);
     struct fl_outcome outcome;
 
-    if (is_session_gone(how, reply) || fl_outcome_of(&outcome, how, reply))
+    if (fl_stream__is_session_gone(how, reply) || fl_outcome_of(&outcome, how, reply))
         finish(stream, &ok); /* it is closed, whoever closed it */
     else
         finish(stream, &outcome.status);
@@ -588,20 +318,20 @@ static void take_close(struct stream *stream)
 
 /* --- What comes from the server --- */
 
-static void take(struct stream *stream, const request_t *message)
+static void take(struct stream *stream, const Fencelock__V1__OpenSessionRequest *message)
 {
     switch (message->message_case) {
     case FENCELOCK__V1__OPEN_SESSION_REQUEST__MESSAGE_KEEP_ALIVE:
-        take_heartbeat(stream, message->keep_alive->seq);
+        fl_stream__heartbeat(stream, message->keep_alive->seq);
         break;
     case FENCELOCK__V1__OPEN_SESSION_REQUEST__MESSAGE_ACQUIRE:
-        take_acquire(stream, message->acquire);
+        fl_stream__acquire(stream, message->acquire);
         break;
     case FENCELOCK__V1__OPEN_SESSION_REQUEST__MESSAGE_RELEASE:
-        take_release(stream, message->release);
+        fl_stream__release(stream, message->release);
         break;
     case FENCELOCK__V1__OPEN_SESSION_REQUEST__MESSAGE_CANCEL:
-        take_cancel(stream, message->cancel);
+        fl_stream__cancel(stream, message->cancel);
         break;
     case FENCELOCK__V1__OPEN_SESSION_REQUEST__MESSAGE_CLOSE:
         take_close(stream);
@@ -614,21 +344,23 @@ static void take(struct stream *stream, const request_t *message)
 static void on_message(struct fl_rpc_call *call, const uint8_t *data, size_t len)
 {
     struct stream *stream = fl_rpc_call_data(call);
+    struct fl_outcome outcome;
     ProtobufCMessage *message;
 
-    if (stream == NULL || stream->state == ENDED || stream->state == CLOSING)
+    if (stream->state == ENDED || stream->state == CLOSING)
         return;
-    message = fl_gateway__unpack(call, &fencelock__v1__open_session_request__descriptor, data, len);
+    message =
+        fl_gateway__unpack(&fencelock__v1__open_session_request__descriptor, data, len, &outcome);
     if (message == NULL) {
-        if (fl_rpc_call_data(call) != NULL)
-            settle(stream);
+        leave(stream, false);
+        finish(stream, &outcome.status);
         return;
     }
     stream->heard_ms = now_ms(stream);
     if (stream->state == FRESH)
-        begin(stream, (const request_t *)message);
+        begin(stream, (const Fencelock__V1__OpenSessionRequest *)message);
     else
-        take(stream, (const request_t *)message);
+        take(stream, (const Fencelock__V1__OpenSessionRequest *)message);
     protobuf_c_message_free_unpacked(message, NULL);
 }
 
@@ -639,7 +371,6 @@ static void on_open(struct fl_rpc_call *call)
 
     stream->gateway = method->gateway;
     stream->call = call;
-    stream->heartbeat.done = on_heartbeat_done;
     stream->silence = FL_TIMER_INIT(on_silence);
     fl_list_init(&stream->requests);
     fl_list_append(&stream->gateway->streams, &stream->in_gateway);
@@ -655,10 +386,9 @@ static void on_half_close(struct fl_rpc_call *call)
     static const struct fl_rpc_status ok = {.code = FL_RPC_OK};
     struct stream *stream = fl_rpc_call_data(call);
 
-    if (stream == NULL || stream->state == ENDED || stream->state == CLOSING)
+    if (stream->state == ENDED || stream->state == CLOSING)
         return;
-    if (stream->state == OPEN || stream->state == OPENING)
-        detach(stream, true);
+    leave(stream, true);
     finish(stream, &ok);
 }
 
@@ -667,11 +397,7 @@ static void on_gone(struct fl_rpc_call *call, enum fl_rpc_gone why)
     struct stream *stream = fl_rpc_call_data(call);
 
     (void)why;
-    if (stream == NULL)
-        return;
-    fl_rpc_call_set_data(call, NULL);
-    if (stream->state == OPEN || stream->state == OPENING)
-        detach(stream, true);
+    leave(stream, true);
     settle(stream);
     fl_list_remove(&stream->in_gateway);
     stream->gateway->n_streams--;
@@ -691,7 +417,7 @@ static void push_lost(struct stream *stream, const struct fl_push *push)
 {
     Fencelock__V1__OpenSessionResponse__Lost lost =
         FENCELOCK__V1__OPEN_SESSION_RESPONSE__LOST__INIT;
-    response_t response = RESPONSE_INIT;
+    Fencelock__V1__OpenSessionResponse response = FL_STREAM_RESPONSE_INIT;
     struct fl_arena arena;
 
     fl_arena_init(&arena);
@@ -701,9 +427,9 @@ static void push_lost(struct stream *stream, const struct fl_push *push)
     lost.cause = fl_answer_cause(push->cause);
     lost.by = fl_arena_text(&arena, push->actor);
     lost.reason = fl_arena_text(&arena, push->reason);
-    response.message_case = CASE(LOST);
+    response.message_case = FL_STREAM_RESPONSE(LOST);
     response.lost = &lost;
-    send_response(stream, &response);
+    fl_stream__send(stream, &response);
     fl_arena_deinit(&arena);
 }
 
@@ -711,16 +437,16 @@ static void push_contended(struct stream *stream, const struct fl_push *push)
 {
     Fencelock__V1__OpenSessionResponse__Contended contended =
         FENCELOCK__V1__OPEN_SESSION_RESPONSE__CONTENDED__INIT;
-    response_t response = RESPONSE_INIT;
+    Fencelock__V1__OpenSessionResponse response = FL_STREAM_RESPONSE_INIT;
     struct fl_arena arena;
 
     fl_arena_init(&arena);
     contended.name = fl_arena_text(&arena, push->name);
     contended.token = push->token;
     contended.waiters = push->waiters;
-    response.message_case = CASE(CONTENDED);
+    response.message_case = FL_STREAM_RESPONSE(CONTENDED);
     response.contended = &contended;
-    send_response(stream, &response);
+    fl_stream__send(stream, &response);
     fl_arena_deinit(&arena);
 }
 

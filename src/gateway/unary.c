@@ -17,7 +17,8 @@ struct fl_unary {
     char *name; /* owned; DESCRIBE */
     struct fl_session_id session;
     uint64_t request_id;
-    bool is_acquire, is_own_request_id;
+    uint8_t type;
+    bool is_own_request_id;
     struct gather *gather; /* STATUS of all nodes */
 };
 
@@ -84,16 +85,27 @@ static void unary_free(struct fl_unary *unary)
     free(unary);
 }
 
-/* The acquire may be in a queue, or granted, and nobody will ask for it again. */
+/* What nobody will ask for again must not stay: an acquire may be in a queue or granted, a session
+ * open whose id nobody learned. */
 static void abandon(struct fl_unary *unary)
 {
-    struct fl_request cancel = {.type = FL_REQ_CANCEL,
-                                .session = unary->session,
-                                .request_id = unary->request_id,
-                                .abandon = true};
+    struct fl_request request = {.session = unary->session};
 
+    if (unary->type == FL_REQ_OPEN_SESSION) {
+        request.type = FL_REQ_CLOSE_SESSION;
+    } else {
+        request.type = FL_REQ_CANCEL;
+        request.request_id = unary->request_id;
+        request.abandon = true;
+    }
     if (!FL_BUG(GATEWAY_KEEPS_ABANDONED))
-        fl_router_post(unary->gateway->router, now_ms(unary), &cancel);
+        fl_router_post(unary->gateway->router, now_ms(unary), &request);
+}
+
+/* Whether its client cannot ask for it again: we chose what names it. */
+static bool is_unrepeatable(const struct fl_unary *unary)
+{
+    return unary->type == FL_REQ_OPEN_SESSION || unary->is_own_request_id;
 }
 
 static void respond(struct fl_unary *unary, const struct fl_reply *reply)
@@ -115,8 +127,7 @@ static void on_done(struct fl_ask *ask, enum fl_ask_end how, const struct fl_rep
     if (fl_outcome_of(&outcome, how, reply)) {
         respond(unary, reply);
     } else {
-        if (unary->is_acquire && unary->is_own_request_id && how == FL_ASK_NO_LEADER &&
-            ask->was_sent)
+        if (how == FL_ASK_NO_LEADER && ask->was_sent && is_unrepeatable(unary))
             abandon(unary);
         unary->sink->fail(unary->ctx, &outcome.status);
     }
@@ -216,7 +227,7 @@ static void complete(struct fl_unary *unary, struct fl_request *request, const c
         request->actor = fl_str_from(peer);
     if (request->type == FL_REQ_DESCRIBE)
         unary->name = fl_xstrdup(request->name.data);
-    unary->is_acquire = request->type == FL_REQ_ACQUIRE;
+    unary->type = (uint8_t)request->type;
     unary->session = request->session;
     unary->request_id = request->request_id;
 }
@@ -276,7 +287,8 @@ void fl_unary_gone(struct fl_unary *unary, enum fl_unary_gone why)
         gather_stop(unary->gather, router);
     else
         was_sent = fl_router_forget(router, &unary->ask);
-    if (was_sent && unary->is_acquire && (why == FL_UNARY_CANCELLED || unary->is_own_request_id))
+    if (was_sent &&
+        (is_unrepeatable(unary) || (unary->type == FL_REQ_ACQUIRE && why == FL_UNARY_CANCELLED)))
         abandon(unary);
     unary_free(unary);
 }

@@ -124,7 +124,7 @@ static void send_event(struct watch *watch, const struct fl_push *push)
     response.cause = fl_answer_cause(push->cause);
     response.index = push->index;
     if (!fl_gateway__send(watch->call, &response.base))
-        settle(watch);
+        finish_for(watch, FL_REASON_OUT_OF_MEMORY);
     fl_arena_deinit(&arena);
 }
 
@@ -182,18 +182,18 @@ static void on_open(struct fl_rpc_call *call)
 static void on_message(struct fl_rpc_call *call, const uint8_t *data, size_t len)
 {
     struct watch *watch = fl_rpc_call_data(call);
+    struct fl_outcome outcome;
     ProtobufCMessage *message;
 
-    if (watch == NULL || watch->is_ended)
+    if (watch->is_ended)
         return;
     if (watch->name != NULL) {
         finish_for(watch, FL_REASON_BAD_MESSAGE);
         return;
     }
-    message = fl_gateway__unpack(call, &fencelock__v1__watch_request__descriptor, data, len);
+    message = fl_gateway__unpack(&fencelock__v1__watch_request__descriptor, data, len, &outcome);
     if (message == NULL) {
-        if (fl_rpc_call_data(call) != NULL)
-            settle(watch);
+        finish(watch, &outcome.status);
         return;
     }
     begin(watch, (const Fencelock__V1__WatchRequest *)message);
@@ -205,9 +205,6 @@ static void on_gone(struct fl_rpc_call *call, enum fl_rpc_gone why)
     struct watch *watch = fl_rpc_call_data(call);
 
     (void)why;
-    if (watch == NULL)
-        return;
-    fl_rpc_call_set_data(call, NULL);
     settle(watch);
     fl_list_remove(&watch->in_gateway);
     watch->gateway->n_watches--;
