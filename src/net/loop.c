@@ -199,6 +199,7 @@ void fl_loop_free(struct fl_loop *loop)
 
 void fl_loop_run(struct fl_loop *loop)
 {
+    arm(loop); /* a timer that was set before keeps the loop alive by itself */
     uv_run(&loop->uv, UV_RUN_DEFAULT);
 }
 
