@@ -1,6 +1,6 @@
 /* A gateway: serves LockService and AdminService to clients, and asks nodes over links. Runs on the
  * loop that it is given, and only there. It holds no state that matters: a session survives its
- * gateway, and a client's stream survives the leader (docs/gateway.md).
+ * gateway, and a client's stream survives the leader (README.md, G1 to G8).
  *
  * A link is a way to one node that carries frames in order (node/message.h): to the node of this
  * process through a mailbox, to others through the peers' port. Whoever makes the links tells

@@ -1,6 +1,7 @@
 /* The tables between clients and nodes: reasons, arguments, answers, page tokens, strings. */
 #include "test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -184,6 +185,17 @@ static void a_force_release_needs_a_reason(void **state)
 
 /* --- Outcomes --- */
 
+static const char *const code_names[] = {
+    [FL_RPC_INVALID_ARGUMENT] = "INVALID_ARGUMENT",
+    [FL_RPC_NOT_FOUND] = "NOT_FOUND",
+    [FL_RPC_RESOURCE_EXHAUSTED] = "RESOURCE_EXHAUSTED",
+    [FL_RPC_FAILED_PRECONDITION] = "FAILED_PRECONDITION",
+    [FL_RPC_ABORTED] = "ABORTED",
+    [FL_RPC_UNIMPLEMENTED] = "UNIMPLEMENTED",
+    [FL_RPC_INTERNAL] = "INTERNAL",
+    [FL_RPC_UNAVAILABLE] = "UNAVAILABLE",
+};
+
 static const struct {
     struct fl_reply reply;
     const char *reason; /* NULL: no error */
@@ -260,6 +272,28 @@ static void reasons_are_distinct_and_their_sentences_fit_a_trailer(void **state)
         for (int j = 0; j < i; j++)
             assert_string_not_equal(fl_reason_text((enum fl_reason)i),
                                     fl_reason_text((enum fl_reason)j));
+    }
+}
+
+/* docs/api.md is where users look a reason up. */
+static void every_reason_stands_in_the_documentation_with_its_code(void **state)
+{
+    FILE *file = fopen(API_DOCUMENTATION, "r");
+    static char text[65536];
+    size_t len;
+
+    (void)state;
+    assert_non_null(file);
+    len = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[len] = '\0';
+    for (int i = 0; i < FL_REASON_COUNT; i++) {
+        char row[128];
+
+        snprintf(row, sizeof row, "| `%s` | %s |", fl_reason_text((enum fl_reason)i),
+                 code_names[fl_reason_code((enum fl_reason)i)]);
+        if (strstr(text, row) == NULL)
+            fail_msg("docs/api.md lacks: %s", row);
     }
 }
 
@@ -354,6 +388,7 @@ int main(void)
         cmocka_unit_test(what_can_be_repeated_later_says_when),
         cmocka_unit_test(a_mode_conflict_says_the_present_mode),
         cmocka_unit_test(reasons_are_distinct_and_their_sentences_fit_a_trailer),
+        cmocka_unit_test(every_reason_stands_in_the_documentation_with_its_code),
         cmocka_unit_test(a_grants_answer_has_the_lease_both_ways_and_a_miss_the_holder),
         cmocka_unit_test(page_tokens_come_back_and_others_are_refused),
         cmocka_unit_test(strings_with_zero_bytes_or_bad_utf8_are_refused_with_their_field),
