@@ -88,7 +88,8 @@ void fl_store_run(struct fl_store *store);
 void fl_store_compact(struct fl_store *store, uint64_t first);
 /* An installed snapshot replaces the log: everything is dropped and the log goes on at index + 1.
  * The snapshot must be in place (fl_snapshot_file_commit). Durable when it returns. Appends that
- * are queued are told done, written or not: what they wrote would be dropped. */
+ * are queued are told done, written or not: what they wrote would be dropped. It waits for space
+ * when there is none at all. */
 void fl_store_reset(struct fl_store *store, uint64_t next_index);
 
 /* Whether grants must be refused: less than the reserve is left, or a write hit a full disk and

@@ -164,12 +164,9 @@ static bool run_appends(struct fl_store *store)
             break;
         end += job->len;
     }
-    if (!write_records(store, end)) {
-        if (!is_overtaken(store))
-            return false;
-        store->records_at = end;
-    }
-    store->records_from = end;
+    if (!is_overtaken(store) && !write_records(store, end))
+        return false;
+    store->records_from = store->records_at = end;
     complete(store, n);
     return true;
 }

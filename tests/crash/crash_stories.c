@@ -1,6 +1,8 @@
 /* What a full disk does, and what the other tests of this folder found, kept as stories. */
 #include "../unit/test.h"
 
+#include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +138,96 @@ static void an_installed_snapshot_voids_appends_that_wait_for_space(void **state
     assert_int_equal(story->store->log.next_index, 5000);
 }
 
+/* --- the same with the thread, which then is the only one to touch the disk --- */
+
+static void on_wake(void *ctx)
+{
+    sem_post(ctx);
+}
+
+/* Opens a store with a thread on a disk that has no more space than it uses, and queues so many
+ * entries of `len` bytes that the reserve does not hold them. */
+static void fill_with_thread(struct story *story, sem_t *woken, unsigned n, uint32_t len)
+{
+    uint8_t *data = fl_xcalloc(1, len);
+    struct fl_store_recovered found;
+    struct fl_store_fault fault;
+
+    story_open(story);
+    story_close(story);
+    story->disk->capacity = used(story);
+    sem_init(woken, 0, 0);
+    story->config.synchronous = false;
+    story->config.wake = on_wake;
+    story->config.ctx = woken;
+    assert_int_equal(fl_store_open(&story->config, &found, &story->store, &fault), 0);
+    fl_store_recovered_deinit(&found);
+    for (unsigned i = 1; i <= n; i++) {
+        struct fl_append *append = fl_xcalloc(1, sizeof *append);
+
+        append->index = i;
+        append->n = 1;
+        append->entries = fl_xcalloc(1, sizeof(struct fl_entry *));
+        append->entries[0] = fl_entry_new(FL_ENTRY_COMMAND, 1, data, len);
+        fl_store_append(story->store, append);
+    }
+    free(data);
+    while (!fl_store_is_full(story->store))
+        sched_yield();
+}
+
+/* Fetches `n` completions, in order. */
+static void expect_completed(struct story *story, sem_t *woken, uint64_t first, unsigned n)
+{
+    for (uint64_t index = first; index < first + n; index++) {
+        struct fl_append *append;
+
+        while ((append = fl_store_complete(story->store)) == NULL)
+            sem_wait(woken);
+        assert_int_equal(append->index, index);
+        fl_append_free(append);
+    }
+}
+
+static void the_thread_waits_for_space_and_goes_on_by_itself(void **state)
+{
+    struct story *story = *state;
+    sem_t woken;
+
+    fill_with_thread(story, &woken, 2000, 7);
+    story->disk->capacity = 0;
+    expect_completed(story, &woken, 1, 2000);
+    while (fl_store_is_full(story->store))
+        sched_yield();
+    story_close(story);
+    sem_destroy(&woken);
+}
+
+static void an_installed_snapshot_wakes_the_thread_that_waits_for_space(void **state)
+{
+    struct story *story = *state;
+    sem_t woken;
+
+    /* There is never space for such an entry, but there is for a new segment. */
+    fill_with_thread(story, &woken, 1, 200000);
+    story->disk->capacity += 8 * 4096;
+    fl_store_reset(story->store, 9000);
+    expect_completed(story, &woken, 1, 1);
+    assert_null(fl_store_complete(story->store));
+    story_close(story);
+    sem_destroy(&woken);
+}
+
+static void closing_does_not_wait_for_space(void **state)
+{
+    struct story *story = *state;
+    sem_t woken;
+
+    fill_with_thread(story, &woken, 2000, 7);
+    story_close(story);
+    sem_destroy(&woken);
+}
+
 /* --- findings --- */
 
 /* The mark of an opening took the room that is kept for it; the next append computed its room
@@ -215,6 +307,9 @@ int main(void)
         STORY(a_full_disk_lets_releases_through_and_heals),
         STORY(a_full_disk_does_not_keep_a_node_from_starting),
         STORY(an_installed_snapshot_voids_appends_that_wait_for_space),
+        STORY(the_thread_waits_for_space_and_goes_on_by_itself),
+        STORY(an_installed_snapshot_wakes_the_thread_that_waits_for_space),
+        STORY(closing_does_not_wait_for_space),
         STORY(an_append_behind_a_mark_that_fills_the_segment_goes_to_the_next),
         STORY(damage_to_the_last_sector_of_a_closed_log_is_seen),
         STORY(a_last_segment_that_is_gone_is_missed),

@@ -39,7 +39,7 @@ struct mem_disk {
     struct mem_file **files; /* by handle */
     unsigned n_files;
     bool is_made, is_made_durably;
-    uint64_t capacity; /* bytes in all files; 0: no bound */
+    _Atomic uint64_t capacity; /* bytes in all files; 0: no bound */
 
     /* Called after each call that changed something, or synced it. */
     void (*changed)(void *ctx);

@@ -318,6 +318,28 @@ static void flip(const char *path, off_t offset)
     close(fd);
 }
 
+/* Each of its chunks is checked when it is opened. */
+static void damage_anywhere_in_a_large_snapshot_is_seen(void **state)
+{
+    struct world *w = *state;
+    struct fl_snapshot_reader *reader;
+    struct fl_snapshot *meta;
+    const char *path;
+
+    reopen(w);
+    fill(w, 1, 3);
+    meta = snapshot_at(w, 2, 1000000);
+    path = ((struct fl_store_snapshot *)meta->content)->path;
+    for (off_t offset = 0; offset < 1000000; offset += 9973) {
+        flip(path, offset);
+        assert_int_equal(fl_snapshot_reader_new(w->store, path, &reader, &w->fault), FL_E_CORRUPT);
+        assert_non_null(strstr(w->fault.text, path));
+        flip(path, offset);
+    }
+    expect_content(w, meta, 1000000);
+    fl_snapshot_unref(meta);
+}
+
 /* The log is kept for the older of two snapshots, so the newest may be lost. */
 static void a_damaged_snapshot_falls_back_to_the_one_before(void **state)
 {
@@ -514,6 +536,7 @@ int main(void)
         STORY(two_processes_cannot_have_it_open),
         STORY(the_directory_of_another_node_is_refused),
         STORY(a_snapshot_comes_back_with_its_configuration),
+        STORY(damage_anywhere_in_a_large_snapshot_is_seen),
         STORY(a_damaged_snapshot_falls_back_to_the_one_before),
         STORY(the_last_two_snapshots_are_kept),
         STORY(an_installed_snapshot_replaces_the_log),
