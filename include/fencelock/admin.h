@@ -59,6 +59,8 @@ FL_API int fl_force_release(struct fl_client *client, const char *name, uint64_t
 /* Releases what another session of ours holds, for scripts that kept its id and token. */
 FL_API int fl_release_by_token(struct fl_client *client, const char *session_id, const char *name,
                                uint64_t token, struct fl_why *why);
+/* Ends a session of ours as its client would: releases all that it holds, leaves all queues. */
+FL_API int fl_close_session(struct fl_client *client, const char *session_id, struct fl_why *why);
 /* `node_id` 0: whoever is furthest. */
 FL_API int fl_transfer_leader(struct fl_client *client, uint64_t node_id, struct fl_why *why);
 

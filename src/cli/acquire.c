@@ -1,11 +1,10 @@
-/* `fencelock acquire` and `release`: a lock that outlives the command that took it, for scripts and
+/* `fencelock acquire`: a lock that outlives the command that took it, for scripts and
  * for systemd's ExecStartPre and ExecStopPost.
  *
  * Somebody must send heartbeats, so `acquire` leaves a keeper process behind: it holds the session,
  * and a lock (fcntl) on the file that tells about it. So whoever reads the file can tell a live
  * keeper from a dead one, and find it without trusting a process number in a file. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,14 +13,12 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/keeper.h"
 
 #define TTL_MS_DEFAULT 10000u
-#define LOST_KEY       "FENCELOCK_LOST="
 
 struct keeper {
     struct cli_common *common;
@@ -47,21 +44,6 @@ struct report {
 };
 
 /* ---- The file ---- */
-
-static struct flock whole_file(short type)
-{
-    return (struct flock){.l_type = type, .l_whence = SEEK_SET};
-}
-
-/* The process that keeps the file, or 0. */
-static pid_t keeper_of(int file)
-{
-    struct flock lock = whole_file(F_WRLCK);
-
-    if (fcntl(file, F_GETLK, &lock) < 0 || lock.l_type == F_UNLCK)
-        return 0;
-    return lock.l_pid;
-}
 
 /* For a shell and for systemd's EnvironmentFile. */
 static void print_quoted(FILE *to, const char *text)
@@ -189,7 +171,7 @@ static void conclude(struct keeper *k)
     if (is_released)
         unlink(k->path);
     else
-        dprintf(k->file, LOST_KEY "'%s'\n",
+        dprintf(k->file, KEEPER_LOST_KEY "'%s'\n",
                 __atomic_load_n(&k->is_lost, __ATOMIC_ACQUIRE) ? fl_lost_cause_text(k->cause)
                                                                : fl_code_text(k->why.code));
     fl_lock_free(k->lock);
@@ -211,7 +193,7 @@ static void take_signals(struct keeper *k)
 
 static void be_keeper(struct keeper *k)
 {
-    struct flock lock = whole_file(F_WRLCK);
+    struct flock lock = keeper_file_lock();
 
     setsid();
     take_signals(k);
@@ -376,122 +358,4 @@ const struct cli_command cli_acquire = {
         "  ExecStartPre=fencelock acquire db-primary --wait 1m --hold-session /run/db.lock\n"
         "  ExecStopPost=fencelock release /run/db.lock\n",
     .run = acquire,
-};
-
-/* ---- release ---- */
-
-static int say_lost(const char *path, int file)
-{
-    char text[4096];
-    ssize_t n = pread(file, text, sizeof text - 1, 0);
-    const char *lost;
-
-    text[n > 0 ? n : 0] = '\0';
-    lost = strstr(text, LOST_KEY);
-    unlink(path);
-    if (lost == NULL) {
-        fprintf(stderr,
-                "fencelock release: the keeper of %s died; its lock is free when its "
-                "session ends\n",
-                path);
-        return CLI_EXIT_FAILED;
-    }
-    fprintf(stderr, "fencelock release: the lock was not ours any more: %s",
-            lost + strlen(LOST_KEY));
-    return CLI_EXIT_LOST;
-}
-
-static int release_file(struct cli_common *common, const char *path)
-{
-    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
-    int file = open(path, O_RDWR | O_CLOEXEC);
-    struct stat status;
-    pid_t keeper;
-
-    if (file < 0) {
-        fprintf(stderr, "fencelock release: %s: %s\n", path, strerror(errno));
-        return CLI_EXIT_USAGE;
-    }
-    keeper = keeper_of(file);
-    if (keeper > 0)
-        kill(keeper, SIGTERM);
-    /* The keeper itself waits at most its own timeout for the release and again for the close. */
-    for (uint32_t waited_ms = 0; keeper_of(file) != 0; waited_ms += 20) {
-        if (waited_ms > 3 * common->timeout_ms) {
-            fprintf(stderr, "fencelock release: the keeper (process %ld) does not end\n",
-                    (long)keeper);
-            return CLI_EXIT_FAILED;
-        }
-        nanosleep(&pause, NULL);
-    }
-    if (fstat(file, &status) == 0 && status.st_nlink == 0)
-        return 0;
-    return say_lost(path, file);
-}
-
-static int release_token(struct cli_common *common, const char *session, const char *name,
-                         uint64_t token)
-{
-    struct fl_client *client = cli_connect(common, NULL);
-    struct fl_why why;
-    int r;
-
-    if (client == NULL)
-        return common->exit_code;
-    r = fl_release_by_token(client, session, name, token, &why);
-    fl_client_free(client);
-    return r < 0 ? cli_fail(common, &why) : 0;
-}
-
-static int release(int argc, char **argv)
-{
-    static const struct option options[] = {{"session", required_argument, NULL, 's'},
-                                            {"name", required_argument, NULL, 'n'},
-                                            {"token", required_argument, NULL, 't'},
-                                            CLI_COMMON_OPTIONS};
-    const char *session = NULL, *name = NULL;
-    struct cli_common common;
-    uint64_t token = 0;
-    int option;
-
-    cli_common_init(&common, &cli_release);
-    while ((option = cli_next_option(&common, argc, argv, options)) != -1) {
-        if (option == 's')
-            session = optarg;
-        else if (option == 'n')
-            name = optarg;
-        else
-            token = cli_number(&common, "--token", optarg, 1, UINT64_C(1) << 53);
-    }
-    if (common.exit_code != -1)
-        return common.exit_code;
-    if (session == NULL && name == NULL && token == 0) {
-        if (!cli_want_operands(&common, argc, 1, "FILE (or --session, --name and --token)"))
-            return common.exit_code;
-        return release_file(&common, argv[optind]);
-    }
-    if (!cli_want_operands(&common, argc, 0, "--session, --name and --token"))
-        return common.exit_code;
-    if (session == NULL || name == NULL || token == 0)
-        return cli_usage(&common, "--session, --name and --token go together");
-    return release_token(&common, session, name, token);
-}
-
-const struct cli_command cli_release = {
-    .name = "release",
-    .summary = "give back what acquire took",
-    .help =
-        "fencelock release FILE [OPTIONS]\n"
-        "fencelock release --session S --name NAME --token T [OPTIONS]\n"
-        "\n"
-        "Ends the keeper that fencelock acquire --hold-session FILE left behind, which releases\n"
-        "its lock and removes FILE. The second form releases by hand what any session holds,\n"
-        "for clients without a stream; it is safe to repeat.\n"
-        "\n" CLI_COMMON_HELP "\n"
-        "Exit code 76: it was not ours any more, so what was done since then was unprotected.\n"
-        "\n"
-        "Examples:\n"
-        "  fencelock release /run/db.lock\n"
-        "  fencelock release --session $FENCELOCK_SESSION --name db --token $FENCELOCK_TOKEN\n",
-    .run = release,
 };

@@ -29,6 +29,7 @@ struct guard {
     pid_t child;
     bool is_ending, is_killed;
     uint64_t kill_at_ms;
+    char session[sizeof((struct guard_message *)0)->session];
 };
 
 bool guard_send(int socket, const struct guard_message *message)
@@ -222,6 +223,20 @@ static bool start_command(struct guard *g, const struct guard_message *start, in
 
 /* ---- The guard's loop ---- */
 
+/* The tool was killed: its session is of no more use, and its lock can go to the next one now that
+ * the command is dead. */
+static void close_session(struct guard *g)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    for (int fd = 0; fd <= 2; fd++)
+        dup2(null, fd); /* who reads the command's output must see its end */
+    sigprocmask(SIG_SETMASK, g->config.command_mask, NULL);
+    g->config.obituary[g->config.obituary_session] = g->session;
+    execv("/proc/self/exe", g->config.obituary);
+    _exit(0);
+}
+
 static void conclude(struct guard *g, int status)
 {
     tell(g, GUARD_EXITED, (uint64_t)(unsigned)status);
@@ -290,6 +305,8 @@ static void hear_tool(struct guard *g)
 
     if (!guard_receive(g->socket, &message)) {
         kill_all(g, &status); /* the tool is gone, and with it the heartbeats */
+        if (g->config.obituary != NULL)
+            close_session(g);
         _exit(0);
     }
     switch (message.word) {
@@ -344,6 +361,7 @@ static void be_guard(struct guard *g)
     g->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (g->signals < 0 || g->timer < 0 || !guard_receive(g->socket, &start))
         _exit(0);
+    memcpy(g->session, start.session, sizeof g->session);
     if (!start_command(g, &start, &error)) {
         tell(g, GUARD_FAILED, (uint64_t)error);
         _exit(0);

@@ -6,8 +6,8 @@
  * The tool forks the guard before it opens anything or starts a thread, so the command inherits
  * nothing of ours. The two talk over one socket pair. The guard is told up to when the lease lasts;
  * unless it is told of more, it sends TERM to the command's group `grace_ms` before, and KILL at
- * the end. When the tool is gone (end of file) it kills at once. When the guard itself is gone,
- * the kernel kills the command (PR_SET_PDEATHSIG), and the tool does so too.
+ * the end. When the tool is gone (end of file) it kills at once, and closes the session. When the
+ * guard itself is gone, the kernel kills the command (PR_SET_PDEATHSIG), and the tool does so too.
  *
  * It is the reaper of what the command leaves behind, so that killing reaches processes that left
  * the group. After a command that ended by itself they are left alone: the lock covers the command.
@@ -48,6 +48,10 @@ struct guard_config {
     uint64_t grace_ms;
     const sigset_t *command_mask; /* the signal mask that the tool was started with */
     int terminal;                 /* hand it to the command; -1: none, or not ours to hand */
+    /* Run in the guard's place when the tool was killed and the command is dead, with the session's
+     * id at `obituary_session`: nobody has to wait for the session's ttl. NULL: nothing. */
+    char **obituary;
+    unsigned obituary_session;
 };
 
 /* Forks the guard. All signals must be blocked. Returns our end of the socket pair, or -1. */

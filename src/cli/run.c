@@ -373,6 +373,15 @@ static int give_back(struct run *run, int exit_code)
 
 static int execute(struct run *run)
 {
+    char *obituary[] = {"fencelock",
+                        "release",
+                        "--timeout",
+                        "2s",
+                        "--session",
+                        NULL,
+                        run->common.endpoints != NULL ? "--endpoints" : NULL,
+                        (char *)run->common.endpoints,
+                        NULL};
     int exit_code;
 
     take_signals(run);
@@ -382,7 +391,9 @@ static int execute(struct run *run)
                                                     .name = run->name,
                                                     .grace_ms = run->grace_ms,
                                                     .command_mask = &run->old_mask,
-                                                    .terminal = run->terminal},
+                                                    .terminal = run->terminal,
+                                                    .obituary = obituary,
+                                                    .obituary_session = 5},
                              &run->guard);
     if (run->socket < 0 || run->signals < 0 || run->news < 0) {
         complain("cannot start: %s", strerror(errno));

@@ -246,6 +246,14 @@ int fl_release_by_token(struct fl_client *client, const char *session_id, const 
     return order(client, "/fencelock.v1.LockService/Release", true, &request.base, why);
 }
 
+int fl_close_session(struct fl_client *client, const char *session_id, struct fl_why *why)
+{
+    Fencelock__V1__CloseSessionRequest request = FENCELOCK__V1__CLOSE_SESSION_REQUEST__INIT;
+
+    request.session_id = text_or_empty(session_id);
+    return order(client, "/fencelock.v1.LockService/CloseSession", true, &request.base, why);
+}
+
 int fl_transfer_leader(struct fl_client *client, uint64_t node_id, struct fl_why *why)
 {
     Fencelock__V1__TransferLeaderRequest request = FENCELOCK__V1__TRANSFER_LEADER_REQUEST__INIT;

@@ -58,6 +58,7 @@ class FakeLock:
             "OpenSession": (lock.OpenSessionRequest, self._open_session),
             "Describe": (lock.DescribeRequest, self._describe),
             "Release": (lock.ReleaseRequest, self._release),
+            "CloseSession": (lock.CloseSessionRequest, self._close_session),
         }), self._service("AdminService", admin, {
             "ForceRelease": (admin.ForceReleaseRequest, self._force_release),
         })))
@@ -278,6 +279,12 @@ class FakeLock:
                 context.set_trailing_metadata((("fencelock-reason", "STALE_TOKEN"),))
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, "not yours")
             return lock.ReleaseResponse()
+
+    def _close_session(self, request, context):
+        with self.mutex:
+            if request.session_id in self.sessions:
+                self._end(self.sessions[request.session_id], lock.SESSION_CLOSED)
+        return lock.CloseSessionResponse()
 
     def _force_release(self, request, context):
         if self.holders(request.name) != [request.token]:
