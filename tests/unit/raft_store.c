@@ -466,6 +466,62 @@ static void a_child_that_writes_a_snapshot_does_not_keep_the_lock(void **state)
     fl_snapshot_unref(meta);
 }
 
+/* Appends for ever, and says through the pipe what is durable. */
+__attribute__((noreturn)) static void append_for_ever(struct world *w, int out)
+{
+    uint64_t next, done;
+
+    if (fl_store_open(&w->config, &w->found, &w->store, &w->fault) != 0)
+        _exit(1);
+    next = done = w->found.start_index + w->found.n;
+    for (;;) {
+        char text[32];
+
+        for (; next < done + 8; next++) {
+            snprintf(text, sizeof text, "entry %llu", (unsigned long long)next);
+            APPEND(w, next, 1, text);
+        }
+        done = completed(w) + 1;
+        if (write(out, &done, sizeof done) != sizeof done)
+            _exit(1);
+    }
+}
+
+static void a_killed_process_leaves_what_it_acknowledged(void **state)
+{
+    struct world *w = *state;
+    uint64_t done = 1;
+
+    w->config.segment_bytes = 4096;
+    for (unsigned round = 0; round < 12; round++) {
+        char text[32];
+        int acks[2];
+        pid_t child;
+
+        assert_int_equal(pipe(acks), 0);
+        child = fork();
+        if (child == 0)
+            append_for_ever(w, acks[1]);
+        close(acks[1]);
+        for (unsigned i = 0; i < 20 + 7 * round; i++)
+            assert_int_equal(read(acks[0], &done, sizeof done), sizeof done);
+        kill(child, SIGKILL);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        while (read(acks[0], &done, sizeof done) == sizeof done)
+            continue;
+        close(acks[0]);
+        reopen(w);
+        assert_true(w->found.start_index + w->found.n >= done);
+        for (uint64_t index = 1; index <= w->found.n; index++) {
+            snprintf(text, sizeof text, "entry %llu", (unsigned long long)index);
+            expect_entry(w, index, 1, text);
+        }
+        fl_store_recovered_deinit(&w->found);
+        fl_store_close(w->store);
+        w->store = NULL;
+    }
+}
+
 /* What proves the last entry durable comes by itself when nothing else is written. */
 static void a_quiet_log_gets_a_mark(void **state)
 {
@@ -543,6 +599,7 @@ int main(void)
         STORY(an_install_that_was_cut_short_is_finished_by_the_next_start),
         STORY(compaction_removes_segments_that_no_snapshot_needs),
         STORY(a_child_that_writes_a_snapshot_does_not_keep_the_lock),
+        STORY(a_killed_process_leaves_what_it_acknowledged),
         STORY(a_quiet_log_gets_a_mark),
         STORY(a_failed_fdatasync_ends_the_process),
     };
