@@ -17,6 +17,21 @@
     X(CORE_FORGETS_FINISHED, "a late retry of a refused request is granted (L10, L11)")            \
     X(CORE_CANCEL_LOSES_WAKE_UP, "a cancelled first waiter wakes nobody (L6, V3)")                 \
     X(CORE_EXPIRY_OF_ANY_TERM, "an expiry decided by a deposed leader is obeyed (T4, C07)")        \
+    X(NODE_ACK_WITHOUT_CONFIRM, "a heartbeat is acknowledged unconfirmed (N1)")                    \
+    X(NODE_CONFIRM_BEGUN_BEFORE_RECEIPT, "a round that runs already counts (N1)")                  \
+    X(NODE_NO_GRACE, "a new leader expires at once (N2)")                                          \
+    X(NODE_GRACE_HALVED, "a new leader gives half a TTL (N2)")                                     \
+    X(NODE_NOTE_IGNORED, "a new leader gives a full TTL to the silent (N2, C08)")                  \
+    X(NODE_ACK_BEFORE_NOTE_CLEARED, "acknowledged while the log says silent (N2)")                 \
+    X(NODE_TABLE_KEPT, "deadlines survive lost leadership (N2)")                                   \
+    X(NODE_ACK_AFTER_EXPIRE_PROPOSED, "acknowledged between expiry and outcome (N4)")              \
+    X(NODE_STALL_NOT_ADDED, "the leader's own silence counts against others (N5)")                 \
+    X(NODE_EXPIRY_UNCONFIRMED, "an expiry is proposed unconfirmed (N5)")                           \
+    X(NODE_READ_WITHOUT_CONFIRM, "a read is answered unconfirmed (N6, C21)")                       \
+    X(NODE_READ_BEFORE_APPLIED, "a read is answered from a state behind (N6)")                     \
+    X(NODE_REPLY_MATCHED_BY_INDEX, "another leader's entry answers our requests (N7)")             \
+    X(NODE_HEARTBEAT_BEHIND_BATCH, "heartbeats wait for the entry in flight (N8)")                 \
+    X(NODE_LOG_TIME_OF_OWN_CLOCK, "log time is the leader's clock (L14)")                          \
     X(GATEWAY_RESENDS_WHOLE_WAIT, "a wait begins anew with each leader (C04)")                     \
     X(GATEWAY_RESENDS_AS_NEW, "what is sent again is a new request (C02, L10)")                    \
     X(GATEWAY_FORGETS_ON_LOSS, "what a lost node had not answered fails (V10)")                    \

@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "node/node.h"
+#include "node/watch.h"
 
 /* --- Links and those who wait for an answer (links.c) --- */
 
@@ -21,6 +22,7 @@ struct link {
     uint64_t id;
     struct fl_list pendings; /* pending.in_link */
     struct fl_list carried;  /* live.in_carrier */
+    struct fl_list watches;  /* watch.in_link */
 };
 
 struct pending {
@@ -224,6 +226,7 @@ struct fl_node {
     struct draft *spare;
     struct rounds rounds;
     struct liveness liveness;
+    struct watches watches;
     struct fl_list timed_out; /* pendings whose wait ended in the entry being applied */
     struct fl_buf contended;  /* names that got their first waiter in it */
     struct fl_list spare_pendings;

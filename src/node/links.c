@@ -29,6 +29,7 @@ void fl_node_link_up(struct fl_node *node, uint64_t now_ms, uint64_t id)
     link->id = id;
     fl_list_init(&link->pendings);
     fl_list_init(&link->carried);
+    fl_list_init(&link->watches);
     fl_map_insert(&node->links, fl_hash_mix64(id), link);
     fl_node__push_leader(node, link);
 }
@@ -43,6 +44,7 @@ static void link_free(struct fl_node *node, struct link *link)
     {
         fl_node__live_carry(FL_CONTAINER_OF(at, struct live, in_carrier), NULL);
     }
+    fl_node__watch_end_all(node, link, NULL);
     free(link);
 }
 

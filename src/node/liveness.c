@@ -48,6 +48,8 @@ static void schedule(struct fl_node *node, struct live *live)
     uint32_t note_ms = next_note_ms(live);
     uint64_t at = live->deadline;
 
+    if (fl_list_is_linked(&live->in_due)) /* its time has come already */
+        return;
     if (note_ms < live->ttl_ms) {
         uint64_t rest = live->ttl_ms - note_ms;
 

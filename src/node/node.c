@@ -37,6 +37,7 @@ struct fl_node *fl_node_new(const struct fl_node_config *config, const struct fl
     fl_list_init(&node->spare_pendings);
     fl_node__rounds_init(node);
     fl_node__liveness_init(node);
+    fl_node__watches_init(node);
     return node;
 }
 
@@ -47,6 +48,7 @@ void fl_node_free(struct fl_node *node)
     fl_node__links_deinit(node);
     fl_node__drafts_deinit(node);
     fl_node__liveness_deinit(node);
+    fl_node__watches_deinit(node);
     fl_map_deinit(&node->waiters);
     fl_buf_deinit(&node->contended);
     fl_buf_deinit(&node->entry);
@@ -111,6 +113,7 @@ static void step_down(struct fl_node *node)
                 continue;
             fl_node__answer_not_leader(node, p);
         }
+        fl_node__watch_end_all(node, link, "the leader changed: go on at the next");
     }
     if (!FL_BUG(NODE_REPLY_MATCHED_BY_INDEX))
         fl_node__drafts_clear(node);
@@ -160,7 +163,7 @@ int fl_node_applied(struct fl_node *node, uint64_t now_ms, uint64_t index, uint6
         r = fl_machine_apply(node->machine, index, term, data, len, fl_node__outcome, node);
     if (r == FL_E_VERSION)
         return r;
-    if (!node->is_settled && len > 0) {
+    if (node->applying == NULL && len > 0) { /* another leader's stamp */
         node->log_base_ms = fl_machine_now_ms(node->machine);
         node->clock_base_ms = node->now_ms;
     }
@@ -254,6 +257,7 @@ void fl_node_take_machine(struct fl_node *node, uint64_t now_ms, struct fl_machi
     fl_machine_free(node->machine);
     node->machine = machine;
     node->applied_index = fl_machine_index(machine);
+    fl_node__watch_lost(node, node->applied_index);
     node->log_base_ms = fl_machine_now_ms(machine);
     node->clock_base_ms = node->now_ms;
 }

@@ -155,6 +155,8 @@ void fl_node__outcome(void *ctx, const struct fl_effect *effect)
 
     if (node->ops.observe != NULL)
         node->ops.observe(node->ctx, effect);
+    if (effect->type == FL_EFF_GRANT || effect->type == FL_EFF_HOLD_END)
+        fl_node__watch_record(node, effect);
     if (!node->is_leader && !FL_BUG(NODE_REPLY_MATCHED_BY_INDEX))
         return;
     switch (effect->type) {
@@ -227,4 +229,5 @@ void fl_node__outcome_finish(struct fl_node *node)
     while (fl_reader_left(&names) > 0)
         fl_node__push_contended(node, fl_reader_str(&names, FL_NAME_MAX));
     fl_buf_clear(&node->contended);
+    fl_node__watch_entry_done(node);
 }

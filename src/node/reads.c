@@ -12,7 +12,10 @@ const char *fl_node__read_fault(const struct fl_request *request, const char **r
 {
     bool is_paged = request->type == FL_REQ_LIST || request->type == FL_REQ_SESSIONS;
 
-    if (request->type == FL_REQ_DESCRIBE && (*ret_why = fl_name_fault(request->name)) != NULL)
+    bool has_name =
+        request->type == FL_REQ_DESCRIBE || (request->type == FL_REQ_WATCH && !request->is_prefix);
+
+    if (has_name && (*ret_why = fl_name_fault(request->name)) != NULL)
         return "name";
     *ret_why = "is longer than 512 bytes";
     if (request->name.len > FL_NAME_MAX)
@@ -200,6 +203,10 @@ void fl_node__read_answer(struct fl_node *node, struct link *link, const struct 
     struct fl_reply reply = {
         .tag = request->tag, .request_type = request->type, .index = node->applied_index};
 
+    if (request->type == FL_REQ_WATCH) {
+        fl_node__watch_begin(node, link, request);
+        return;
+    }
     switch (request->type) {
     case FL_REQ_DESCRIBE:
         describe(node, request, &reply);

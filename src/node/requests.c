@@ -17,6 +17,13 @@ static bool may_grant(enum fl_request_type type)
     return type == FL_REQ_ACQUIRE || type == FL_REQ_OPEN_SESSION;
 }
 
+/* Only questions that carry nothing on may be answered from what a node happens to know. */
+static bool may_be_stale(const struct fl_request *request)
+{
+    return request->stale_ok && (request->type == FL_REQ_DESCRIBE || request->type == FL_REQ_LIST ||
+                                 request->type == FL_REQ_SESSIONS);
+}
+
 static enum fl_command_type command_type(enum fl_request_type type)
 {
     switch (type) {
@@ -79,7 +86,11 @@ static void ask(struct fl_node *node, struct link *link, const struct fl_request
         fl_node__refuse_invalid(node, link, request, field, why);
         return;
     }
-    if (request->stale_ok) {
+    if (request->type == FL_REQ_WATCH && !fl_node__watch_is_allowed(node, request)) {
+        fl_node__refuse(node, link, request, FL_REPLY_BUSY);
+        return;
+    }
+    if (may_be_stale(request)) {
         fl_node__read_answer(node, link, request);
         return;
     }
@@ -126,6 +137,23 @@ static void detach(struct fl_node *node, struct link *link, const struct fl_requ
         fl_node__send_reply(node, link, &reply);
 }
 
+/* Also for a watch that waits for its confirmation yet: that one is answered too. */
+static void unwatch(struct fl_node *node, struct link *link, const struct fl_request *request)
+{
+    struct fl_reply reply = {
+        .tag = request->tag, .request_type = request->type, .index = node->applied_index};
+
+    FL_LIST_EACH(at, &link->pendings)
+    {
+        struct pending *p = FL_CONTAINER_OF(at, struct pending, in_link);
+
+        if (p->type == FL_REQ_WATCH && p->tag == request->request_id)
+            fl_node__answer_plain(node, p, FL_ANS_CANCELLED);
+    }
+    fl_node__watch_end(node, link, request->request_id);
+    fl_node__send_reply(node, link, &reply);
+}
+
 static void transfer(struct fl_node *node, struct link *link, const struct fl_request *request)
 {
     int r = node->ops.transfer != NULL ? node->ops.transfer(node->ctx, request->node_id)
@@ -150,7 +178,7 @@ void fl_node__request(struct fl_node *node, struct link *link, const struct fl_r
         fl_node__status_answer(node, link, request);
         return;
     }
-    if (!node->is_leader && !request->stale_ok) {
+    if (!node->is_leader && !may_be_stale(request)) {
         fl_node__refuse(node, link, request, FL_REPLY_NOT_LEADER);
         return;
     }
@@ -169,13 +197,15 @@ void fl_node__request(struct fl_node *node, struct link *link, const struct fl_r
     case FL_REQ_DESCRIBE:
     case FL_REQ_LIST:
     case FL_REQ_SESSIONS:
+    case FL_REQ_WATCH:
         ask(node, link, request, data, len);
         break;
     case FL_REQ_TRANSFER_LEADER:
         transfer(node, link, request);
         break;
-    case FL_REQ_WATCH:
     case FL_REQ_UNWATCH:
+        unwatch(node, link, request);
+        break;
     case FL_REQ_STATUS:
         break;
     case FL_REQ_OPEN_SESSION:

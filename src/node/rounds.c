@@ -45,6 +45,7 @@ void fl_node__rounds_ask(struct fl_node *node, struct pending *p)
     if (is_beat ? FL_BUG(NODE_ACK_WITHOUT_CONFIRM) : FL_BUG(NODE_READ_WITHOUT_CONFIRM)) {
         p->read_index = node->applied_index;
         fl_list_append(is_beat ? &rounds->ready_beats : &rounds->ready_reads, &p->in_place);
+        fl_node__rounds_serve(node);
         return;
     }
     fl_list_append(is_beat ? &rounds->beats : &rounds->reads, &p->in_place);
@@ -110,12 +111,11 @@ static bool is_readable(const struct fl_node *node, const struct pending *p)
 
 static void serve_read(struct fl_node *node, struct pending *p)
 {
-    struct link *link = p->link;
     struct fl_request request;
 
     /* It was decoded when it came. */
     if (fl_request_decode(p->message, p->message_len, &request) == 0)
-        fl_node__read_answer(node, link, &request);
+        fl_node__read_answer(node, p->link, &request);
     fl_node__pending_free(node, p);
 }
 
