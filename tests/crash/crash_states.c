@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "power_cut.h"
 
-#define SCRIPTS    45
+#define SCRIPTS    60
 #define STEPS      200
 #define STATES_MIN 1000000
 

@@ -9,7 +9,6 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "raft/engine.h"
 #include "raft/store_state.h"
@@ -229,114 +228,6 @@ static void closing_does_not_wait_for_space(void **state)
     sem_destroy(&woken);
 }
 
-/* --- what is missing --- */
-
-/* A closed store with a vote, a log of two segments and nothing else. */
-static void make_used(struct story *story)
-{
-    story_open(story);
-    fl_store_set_vote(story->store, 4, 2);
-    story->states[0].term = 4;
-    story->states[0].voted_for = 2;
-    for (unsigned i = 0; i < 10; i++)
-        append(story, 800);
-    story_close(story);
-}
-
-static void expect_refused(struct story *story, const char *why)
-{
-    assert_int_equal(story_open(story), FL_E_CORRUPT);
-    if (strstr(story->problem, why) == NULL || strstr(story->problem, "new id") == NULL)
-        fail_msg("\"%s\" does not tell that it %s, and what to do", story->problem, why);
-}
-
-/* A node that lost its vote must not vote again under its old name. */
-static void a_used_directory_without_its_identity_is_refused(void **state)
-{
-    make_used(*state);
-    mem_disk_remove(((struct story *)*state)->disk, "identity");
-    expect_refused(*state, "identity is missing, but the directory was in use");
-}
-
-static void a_vote_without_the_log_is_in_use_too(void **state)
-{
-    struct story *story = *state;
-
-    make_used(story);
-    mem_disk_remove(story->disk, "identity");
-    mem_disk_remove(story->disk, "log-00000000000000000001");
-    mem_disk_remove(story->disk, "log-00000000000000000002");
-    mem_disk_remove(story->disk, "log-00000000000000000003");
-    expect_refused(story, "identity is missing, but the directory was in use");
-}
-
-static void a_lost_vote_is_refused(void **state)
-{
-    make_used(*state);
-    mem_disk_remove(((struct story *)*state)->disk, "vote");
-    expect_refused(*state, "vote is missing");
-}
-
-static void a_lost_log_is_refused(void **state)
-{
-    struct story *story = *state;
-
-    make_used(story);
-    mem_disk_remove(story->disk, "log-00000000000000000001");
-    mem_disk_remove(story->disk, "log-00000000000000000002");
-    mem_disk_remove(story->disk, "log-00000000000000000003");
-    expect_refused(story, "the log is missing");
-}
-
-static void a_lost_segment_is_refused(void **state)
-{
-    make_used(*state);
-    mem_disk_remove(((struct story *)*state)->disk, "log-00000000000000000002");
-    expect_refused(*state, "the segment before this one is missing");
-}
-
-static void a_lost_beginning_of_the_log_is_refused(void **state)
-{
-    make_used(*state);
-    mem_disk_remove(((struct story *)*state)->disk, "log-00000000000000000001");
-    expect_refused(*state, "what is between is missing");
-}
-
-static void a_newer_version_is_refused_as_such(void **state)
-{
-    struct story *story = *state;
-    uint8_t *data;
-    size_t size;
-
-    make_used(story);
-    data = mem_disk_content(story->disk, "identity", &size);
-    data[8] = 2;
-    fl_format_store_u32(data + 60, fl_crc32c(0, data, 60));
-    assert_int_equal(story_open(story), FL_E_VERSION);
-    assert_non_null(strstr(story->problem, "newer version"));
-}
-
-/* A damaged snapshot that was installed: the log does not reach back to the one before it. */
-static void a_damaged_snapshot_that_nothing_makes_up_for_is_refused(void **state)
-{
-    struct story *story = *state;
-    struct fl_snapshot *meta = fl_snapshot_new(500, 4, 1, "members", 7);
-    struct fl_snapshot_writer *writer;
-    char path[512];
-    size_t size;
-
-    make_used(story);
-    story_open(story);
-    assert_int_equal(fl_snapshot_writer_new(story->store, meta, &writer), 0);
-    assert_int_equal(fl_snapshot_writer_finish(writer, path), 0);
-    assert_int_equal(fl_snapshot_file_commit(story->store, path, meta), 0);
-    fl_snapshot_unref(meta);
-    fl_store_reset(story->store, 501);
-    story_close(story);
-    mem_disk_content(story->disk, "snapshot-00000000000000000500", &size)[85] ^= 1;
-    expect_refused(story, "do not make up for it");
-}
-
 /* --- findings --- */
 
 /* The mark of an opening took the room that is kept for it; the next append computed its room
@@ -419,14 +310,6 @@ int main(void)
         STORY(the_thread_waits_for_space_and_goes_on_by_itself),
         STORY(an_installed_snapshot_wakes_the_thread_that_waits_for_space),
         STORY(closing_does_not_wait_for_space),
-        STORY(a_used_directory_without_its_identity_is_refused),
-        STORY(a_vote_without_the_log_is_in_use_too),
-        STORY(a_lost_vote_is_refused),
-        STORY(a_lost_log_is_refused),
-        STORY(a_lost_segment_is_refused),
-        STORY(a_lost_beginning_of_the_log_is_refused),
-        STORY(a_newer_version_is_refused_as_such),
-        STORY(a_damaged_snapshot_that_nothing_makes_up_for_is_refused),
         STORY(an_append_behind_a_mark_that_fills_the_segment_goes_to_the_next),
         STORY(damage_to_the_last_sector_of_a_closed_log_is_seen),
         STORY(a_last_segment_that_is_gone_is_missed),
