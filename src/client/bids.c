@@ -439,3 +439,34 @@ void fl_bids__end_all(struct fl_session *s, const struct fl_session_effect *loss
             finish(s, bid_of(other));
     }
 }
+
+static bool can_be_found(const struct fl_session *s, const struct fl_bid *bid)
+{
+    FL_LIST_EACH(link, &s->buckets[bid->id % FL_BID_BUCKETS])
+    {
+        if (link == &bid->bucket)
+            return true;
+    }
+    return false;
+}
+
+const char *fl_bids__check(const struct fl_session *s)
+{
+    FL_LIST_EACH(link, &s->held)
+    {
+        const struct fl_bid *bid = bid_of(link);
+
+        if (bid->state != FL_BID_HELD || bid->token == 0 || s->state != FL_SESSION_LIVE ||
+            !can_be_found(s, bid))
+            return "S3";
+    }
+    FL_LIST_EACH(other, &s->unanswered)
+    {
+        const struct fl_bid *bid = bid_of(other);
+
+        if (bid->state == FL_BID_HELD || bid->state == FL_BID_OVER || !can_be_found(s, bid) ||
+            bid->give_up_ms < s->next_give_up_ms)
+            return "S4";
+    }
+    return NULL;
+}

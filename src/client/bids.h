@@ -28,6 +28,8 @@ void fl_bids__reconcile(struct fl_session *s, const struct fl_session_known *kno
 void fl_bids__give_up(struct fl_session *s, uint64_t now_ms);
 /* Ends every wait with `why`; the rest stays. */
 void fl_bids__refuse_all(struct fl_session *s, const struct fl_why *why);
+/* S3 and S4 of README.md: the one that does not hold, or NULL. */
+const char *fl_bids__check(const struct fl_session *s);
 /* The session is over: ends everything. With `is_quiet` (our own close) nobody is told of a loss.
  */
 void fl_bids__end_all(struct fl_session *s, const struct fl_session_effect *loss,

@@ -72,13 +72,12 @@ int fl_client__post(struct fl_client *client, struct fl_op *op)
 
     pthread_mutex_lock(&client->mutex);
     is_taken = !client->is_stopped;
-    if (is_taken)
+    if (is_taken) {
         fl_list_append(&client->inbox, &op->link);
+        uv_async_send(&client->wake); /* under the mutex: the loop is not stopped yet */
+    }
     pthread_mutex_unlock(&client->mutex);
-    if (!is_taken)
-        return FL_E_CLOSED;
-    uv_async_send(&client->wake);
-    return FL_OK;
+    return is_taken ? FL_OK : FL_E_CLOSED;
 }
 
 void fl_client__wake_waiter(struct fl_op *op, struct fl_client *client)
@@ -321,8 +320,8 @@ void fl_client_free(struct fl_client *client)
     pthread_mutex_lock(&client->mutex);
     fl_list_append(&client->inbox, &op.link);
     client->is_stopped = true;
-    pthread_mutex_unlock(&client->mutex);
     uv_async_send(&client->wake);
+    pthread_mutex_unlock(&client->mutex);
     pthread_join(client->thread, NULL);
     fl_client__stop_callbacks(client);
     fl_client__unref(client);

@@ -420,3 +420,15 @@ bool fl_session_is_closed(const struct fl_session *s)
 {
     return s->is_closing && s->state == FL_SESSION_NONE;
 }
+
+const char *fl_session__check(const struct fl_session *s)
+{
+    if (s->stream == FL_STREAM_UP && s->state != FL_SESSION_LIVE)
+        return "S1";
+    if (s->is_heartbeat_out && s->stream != FL_STREAM_UP)
+        return "S2";
+    if ((s->state == FL_SESSION_LIVE) != (s->id[0] != '\0') ||
+        (s->state == FL_SESSION_LIVE) != (s->believe_until_ms != 0))
+        return "S5";
+    return fl_bids__check(s);
+}

@@ -171,6 +171,8 @@ void fl_session_init(struct fl_session *session, uint32_t ttl_ms, uint32_t timeo
 void fl_session_step(struct fl_session *session, const struct fl_session_event *event);
 /* When the next tick is due; UINT64_MAX: none is. */
 uint64_t fl_session_next_ms(const struct fl_session *session);
+/* The invariants S1 to S5 of README.md: the first that does not hold, or NULL. For tests. */
+const char *fl_session__check(const struct fl_session *session);
 /* After FL_SESSION_EV_CLOSE: nothing is left to do. */
 bool fl_session_is_closed(const struct fl_session *session);
 

@@ -114,6 +114,7 @@ static void step(struct sim *sim, struct fl_session_event event)
 {
     event.now_ms = sim->now;
     fl_session_step(&sim->session, &event);
+    assert_null(fl_session__check(&sim->session));
 }
 
 /* Time passes with its ticks. */
