@@ -1,8 +1,9 @@
 /* Watch: holder changes of a name or prefix, without a gap.
  *
- * The stream survives the leader: at the next one it goes on after the last entry that was told
- * whole, and what was told of the entry after that is not told twice (replicas tell an entry's
- * changes in the same order). Where that is not possible it ends with WATCH_INTERRUPTED. */
+ * The stream survives the leader: the next one tells the changes of the last entry again and what
+ * came after; of that entry, what the client has is left out (replicas tell an entry's changes in
+ * the same order). A watch that has not told yet who is there, or whose place a node does not know
+ * any more, ends with WATCH_INTERRUPTED. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -18,9 +19,11 @@ struct watch {
     struct fl_rpc_call *call;
     struct fl_ask ask;
     char *name; /* owned; NULL: nothing was asked yet */
-    bool is_prefix, is_caught_up, is_ended;
-    uint64_t whole_index; /* told up to here and all of it; 0: nowhere yet */
-    uint64_t index;       /* of the entry being told */
+    bool is_prefix, is_ended;
+    bool is_standing;     /* the node that is asked now has caught up */
+    bool was_caught_up;   /* ever: the client was told */
+    uint64_t whole_index; /* everything up to here was told */
+    uint64_t index;       /* of the entry being told; 0: none yet */
     unsigned n_told;      /* of its changes */
     unsigned n_skip;      /* told before the watch moved */
 };
@@ -47,20 +50,39 @@ static void finish_for(struct watch *watch, enum fl_reason reason)
     finish(watch, &outcome.status);
 }
 
+/* Where to go on; 0: it must begin. */
+static uint64_t place(const struct watch *watch)
+{
+    return watch->index > watch->whole_index ? watch->index : watch->whole_index;
+}
+
 static void ask(struct watch *watch)
 {
     struct fl_request request = {.type = FL_REQ_WATCH,
                                  .name = fl_str_from(watch->name),
                                  .is_prefix = watch->is_prefix,
-                                 .from_index = watch->whole_index};
+                                 .from_index = place(watch)};
     struct fl_outcome outcome;
     int r = fl_router_ask(watch->gateway->router, fl_loop_now_ms(watch->gateway->loop), &watch->ask,
                           &request, FL_ROUTE_LEADER, 0);
 
+    watch->is_standing = false;
     if (r == FL_OK)
         return;
     fl_outcome_of_error(&outcome, r);
     finish(watch, &outcome.status);
+}
+
+/* The watch ended at its node, for the leader's sake or for want of what came since: if it stood
+ * before, the next node may know. */
+static bool may_go_on(const struct watch *watch, enum fl_ask_end how, const struct fl_reply *reply)
+{
+    if (place(watch) == 0)
+        return false;
+    if (how == FL_ASK_MOVED)
+        return true;
+    return how == FL_ASK_REPLIED && reply->status == FL_REPLY_ANSWER &&
+           reply->answer == FL_ANS_ENDED && watch->is_standing;
 }
 
 static void on_done(struct fl_ask *asked, enum fl_ask_end how, const struct fl_reply *reply)
@@ -68,26 +90,26 @@ static void on_done(struct fl_ask *asked, enum fl_ask_end how, const struct fl_r
     struct watch *watch = FL_CONTAINER_OF(asked, struct watch, ask);
     struct fl_outcome outcome;
 
-    if (how == FL_ASK_MOVED && watch->whole_index != 0) {
+    if (may_go_on(watch, how, reply)) {
         watch->n_skip = watch->n_told;
         watch->n_told = 0;
         ask(watch);
         return;
     }
-    /* A watch that has not told all who hold now cannot be pieced together from two leaders. */
     if (fl_outcome_of(&outcome, how, reply))
         fl_outcome_set(&outcome, FL_REASON_INTERNAL);
     finish(watch, &outcome.status);
 }
 
 /* Whether the client has it already. */
-static bool note_event(struct watch *watch, const struct fl_push *push)
+static bool was_told(struct watch *watch, const struct fl_push *push)
 {
+    if (push->index <= watch->whole_index)
+        return true;
     if (push->index != watch->index) {
         watch->whole_index = push->index - 1;
         watch->index = push->index;
-        watch->n_told = 0;
-        watch->n_skip = 0;
+        watch->n_told = watch->n_skip = 0;
     }
     watch->n_told++;
     if (watch->n_skip == 0)
@@ -131,20 +153,18 @@ static void send_event(struct watch *watch, const struct fl_push *push)
 static void on_pushed(struct fl_ask *asked, const struct fl_push *push)
 {
     struct watch *watch = FL_CONTAINER_OF(asked, struct watch, ask);
+    bool is_first = !watch->was_caught_up;
 
-    if (push->type == FL_PUSH_CAUGHT_UP) {
-        bool is_first = !watch->is_caught_up;
-
-        watch->is_caught_up = true;
-        if (push->index >= watch->index) {
-            watch->whole_index = push->index;
-            watch->n_told = watch->n_skip = 0;
-        }
-        if (is_first)
+    if (push->type != FL_PUSH_CAUGHT_UP) {
+        if (push->present || !was_told(watch, push))
             send_event(watch, push);
-    } else if (push->present || !note_event(watch, push)) {
-        send_event(watch, push);
+        return;
     }
+    watch->is_standing = watch->was_caught_up = true;
+    if (push->index > watch->whole_index)
+        watch->whole_index = push->index;
+    if (is_first)
+        send_event(watch, push);
 }
 
 static void begin(struct watch *watch, const Fencelock__V1__WatchRequest *message)
@@ -159,7 +179,9 @@ static void begin(struct watch *watch, const Fencelock__V1__WatchRequest *messag
     }
     watch->name = fl_xstrdup(message->name);
     watch->is_prefix = request.is_prefix;
-    watch->whole_index = request.from_index;
+    /* It may have seen a part of that entry: it gets all of it again. */
+    watch->index = request.from_index;
+    watch->whole_index = request.from_index != 0 ? request.from_index - 1 : 0;
     ask(watch);
 }
 

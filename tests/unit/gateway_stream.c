@@ -652,7 +652,7 @@ static void a_watch_goes_on_at_the_next_leader_where_it_stood(void **state)
     rig_push_leader(&rig, 0, 3, 6);
     again = rig_last(&rig, FL_REQ_WATCH);
     assert_int_equal(again->link, 2);
-    assert_int_equal(again->request.from_index, 8);
+    assert_int_equal(again->request.from_index, 9);
     rig_reply(&rig, again, (struct fl_reply){0});
     push_event(&rig, again, 9, 41, false); /* the client has it */
     push_event(&rig, again, 9, 42, true);
@@ -663,6 +663,30 @@ static void a_watch_goes_on_at_the_next_leader_where_it_stood(void **state)
     assert_int_equal(see(call, KIND(GRANTED))->token, 42);
     assert_int_equal(see(call, KIND(ENDED))->index, 10);
     assert_false(call_has_message(call));
+    rig_deinit(&rig);
+}
+
+/* A leader that steps down ends its watches; a place that is not known any more ends them too. */
+static void a_watch_that_its_node_ended_is_tried_once_at_the_next(void **state)
+{
+    struct fl_push end = {.type = FL_PUSH_WATCH_END};
+    struct fl_rpc_call *call;
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, &config);
+    call = watch(&rig, 0);
+    push_caught_up(&rig, rig_last(&rig, FL_REQ_WATCH), 4);
+    end.tag = rig_last(&rig, FL_REQ_WATCH)->request.tag;
+    rig_push(&rig, 1, &end);
+    assert_int_equal(rig_last(&rig, FL_REQ_WATCH)->request.from_index, 4);
+    rig_reply(&rig, rig_last(&rig, FL_REQ_WATCH), (struct fl_reply){0});
+    push_event(&rig, rig_last(&rig, FL_REQ_WATCH), 4, 40, true); /* of what was told */
+    see(call, KIND(CAUGHT_UP));
+    assert_false(call_has_message(call));
+    end.tag = rig_last(&rig, FL_REQ_WATCH)->request.tag;
+    rig_push(&rig, 1, &end);
+    assert_ended(call, FL_RPC_ABORTED, "WATCH_INTERRUPTED");
     rig_deinit(&rig);
 }
 
@@ -707,6 +731,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_drain_ends_streams_and_watches_with_a_reason),
     cmocka_unit_test(a_watch_shows_who_is_there_then_what_changes),
     cmocka_unit_test(a_watch_goes_on_at_the_next_leader_where_it_stood),
+    cmocka_unit_test(a_watch_that_its_node_ended_is_tried_once_at_the_next),
     cmocka_unit_test(a_watch_that_cannot_go_on_says_so),
 };
 
