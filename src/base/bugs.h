@@ -16,6 +16,18 @@
     X(CORE_LIMIT_OFF_BY_ONE, "one permit too many (L3)")                                           \
     X(CORE_FORGETS_FINISHED, "a late retry of a refused request is granted (L10, L11)")            \
     X(CORE_CANCEL_LOSES_WAKE_UP, "a cancelled first waiter wakes nobody (L6, V3)")                 \
+    X(CORE_TOKEN_FALLS_WHEN_IDLE, "tokens begin anew when nothing is held (L1)")                   \
+    X(CORE_TOKEN_SHARED_BY_READERS, "two readers get one token (L2)")                              \
+    X(CORE_GRANTS_DEAD_WAITER, "a waiter whose session ended is granted (L8, C01)")                \
+    X(CORE_GRANTS_LATE_WAITER, "a waiter is granted behind its deadline (L8, C04)")                \
+    X(CORE_RELEASE_WAKES_LATER, "the next waiter is not granted in the same entry (L6)")           \
+    X(CORE_RETRY_QUEUES_AGAIN, "a repeated request stands in the queue twice (L10, C02)")          \
+    X(CORE_REQUEST_ID_IS_ENOUGH, "a request id with other arguments gets the old outcome (L10)")   \
+    X(CORE_EARLY_CANCEL_FORGOTTEN, "a cancelled request that comes late is granted (L11, C05)")    \
+    X(CORE_LOCK_DELAY_AFTER_CLOSE, "a name stays closed after a session was closed in order")      \
+    X(CORE_DEAD_HOLDER_SHOWN, "a queue shows those whose session ended (L9)")                      \
+    X(CORE_TIME_GOES_BACK, "a new leader takes log time back (L14)")                               \
+    X(CORE_LOAD_FORGETS_ARRIVAL, "what is due happens in another order after a reload (R9)")       \
     X(CORE_EXPIRY_OF_ANY_TERM, "an expiry decided by a deposed leader is obeyed (T4, C07)")        \
     X(NODE_ACK_WITHOUT_CONFIRM, "a heartbeat is acknowledged unconfirmed (N1)")                    \
     X(NODE_CONFIRM_BEGUN_BEFORE_RECEIPT, "a round that runs already counts (N1)")                  \

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/bugs.h"
 
 struct request_key {
     uint32_t session;
@@ -100,7 +101,9 @@ fl_handle fl_claim_hold(struct fl_machine *m, struct session *session, uint64_t 
     fl_handle handle = claim_new(m, session, request_id, lock, mode);
 
     FL_REQUIRE(m->token < FL_TOKEN_MAX);
-    fl_claim_at(m, handle)->token = ++m->token;
+    if (!FL_BUG(CORE_TOKEN_SHARED_BY_READERS) || fl_lock_at(m, lock)->holders == 0)
+        m->token++;
+    fl_claim_at(m, handle)->token = m->token;
     m->grants++;
     link_hold(m, session, handle);
     return handle;

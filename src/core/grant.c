@@ -52,7 +52,8 @@ static void end_dead_holders(struct fl_machine *m, fl_handle handle)
         if (fl_claim_is_dead(m, claim)) {
             const struct session *session = fl_claim_session(m, claim);
 
-            if (session->cause == FL_CAUSE_EXPIRED && session->lock_delay_ms > delay_ms)
+            if ((session->cause == FL_CAUSE_EXPIRED || FL_BUG(CORE_LOCK_DELAY_AFTER_CLOSE)) &&
+                session->lock_delay_ms > delay_ms)
                 delay_ms = session->lock_delay_ms;
             fl_machine_emit_claim(m, FL_EFF_HOLD_END, at, cause_of_death(m, claim));
             fl_claim_end(m, at, FL_ANS_ENDED, cause_of_death(m, claim));
@@ -66,9 +67,9 @@ static void end_dead_holders(struct fl_machine *m, fl_handle handle)
 /* Why the first waiter must not be granted any more, or NONE. */
 static enum fl_cause fault_of_waiter(const struct fl_machine *m, const struct claim *claim)
 {
-    if (fl_claim_is_dead(m, claim))
+    if (fl_claim_is_dead(m, claim) && !FL_BUG(CORE_GRANTS_DEAD_WAITER))
         return cause_of_death(m, claim);
-    if (claim->due->node.key <= m->now_ms)
+    if (claim->due->node.key <= m->now_ms && !FL_BUG(CORE_GRANTS_LATE_WAITER))
         return FL_CAUSE_TIMED_OUT;
     return FL_CAUSE_NONE;
 }
@@ -97,8 +98,13 @@ static void promote_waiters(struct fl_machine *m, fl_handle handle)
 
 void fl_lock_hand_on(struct fl_machine *m, fl_handle handle)
 {
+    struct extra *extra;
+
     end_dead_holders(m, handle);
     promote_waiters(m, handle);
+    extra = fl_lock_extra(m, fl_lock_at(m, handle));
+    if (extra != NULL && fl_lock_at(m, handle)->holders == 0 && extra->waiters == 0)
+        extra->limit = 0; /* a closed name is of no kind */
     fl_name_drop_if_idle(m, handle);
 }
 

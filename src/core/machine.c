@@ -42,6 +42,8 @@ void fl_machine_emit_claim(struct fl_machine *m, enum fl_effect_type type, fl_ha
     struct fl_effect effect = {.type = type, .cause = cause};
 
     fill_claim(m, fl_claim_at(m, claim), &effect);
+    if (type == FL_EFF_WAIT_END)
+        effect.waiters--; /* it is still in the queue, for its name and place */
     fl_machine_emit(m, &effect);
 }
 
@@ -75,15 +77,19 @@ static void answer_token(struct fl_machine *m, const struct fl_command *command,
 
 /* --- Acquire --- */
 
+/* Not walked further than this: after a leader change fifty thousand waiters ask again at once. */
+#define POSITION_WALK_MAX 100
+
 static uint32_t position_of(const struct fl_machine *m, fl_handle handle)
 {
     const struct claim *claim = fl_claim_at(m, handle);
     const struct extra *extra = fl_lock_extra(m, fl_lock_at(m, claim->lock));
     uint32_t position = 0;
 
-    for (fl_handle at = extra->waiters; at != handle;
-         at = fl_ring_next(m, IN_LOCK, extra->waiters, at))
-        position++;
+    for (fl_handle at = handle; at != extra->waiters; at = fl_claim_at(m, at)->lock_prev) {
+        if (++position > POSITION_WALK_MAX)
+            return extra->n_waiters - 1;
+    }
     return position;
 }
 
@@ -98,6 +104,16 @@ static void answer_claim(struct fl_machine *m, const struct fl_command *command,
     effect.answer = claim->is_wait ? FL_ANS_QUEUED : FL_ANS_GRANTED;
     effect.position = position;
     fl_machine_emit(m, &effect);
+}
+
+/* A repeated request may be answered before the name of a dead holder was handed on. */
+static const struct claim *oldest_live_holder(const struct fl_machine *m, const struct lock *lock)
+{
+    for (fl_handle at = lock->holders; at != 0; at = fl_ring_next(m, IN_LOCK, lock->holders, at)) {
+        if (!fl_claim_is_dead(m, fl_claim_at(m, at)))
+            return fl_claim_at(m, at);
+    }
+    return NULL;
 }
 
 /* A refusal: who has the name, as it is now. */
@@ -115,14 +131,14 @@ static void answer_refused(struct fl_machine *m, const struct fl_command *comman
     if (lock_handle != 0) {
         const struct lock *lock = fl_lock_at(m, lock_handle);
         const struct extra *extra = fl_lock_extra(m, lock);
+        const struct claim *holder = oldest_live_holder(m, lock);
 
-        effect.mode = fl_lock_mode(m, lock);
         effect.limit = extra != NULL ? extra->limit : 0;
         effect.waiters = extra != NULL ? extra->n_waiters : 0;
-        if (lock->holders != 0) {
-            const struct claim *holder = fl_claim_at(m, lock->holders);
+        if (holder != NULL) {
             const struct session *session = fl_claim_session(m, holder);
 
+            effect.mode = (enum fl_mode)holder->mode;
             effect.holder_client = (struct fl_str){session->client, session->client_len};
             effect.holder_token = holder->token;
             effect.holder_since_ms = holder->since_ms;
@@ -134,6 +150,8 @@ static void answer_refused(struct fl_machine *m, const struct fl_command *comman
 static bool is_same_request(const struct fl_command *command, uint64_t name_hash, unsigned mode,
                             uint32_t limit)
 {
+    if (FL_BUG(CORE_REQUEST_ID_IS_ENOUGH))
+        return true;
     return name_hash == fl_name_stable_hash(command->name) && mode == (unsigned)command->mode &&
            limit == command->limit;
 }
@@ -278,6 +296,8 @@ static void apply_acquire(struct fl_machine *m, const struct fl_command *command
         return;
     }
     claim = fl_claim_find(m, session, command->request_id);
+    if (FL_BUG(CORE_RETRY_QUEUES_AGAIN) && claim != 0 && fl_claim_at(m, claim)->is_wait)
+        claim = 0;
     if (claim != 0) {
         answer_repeated(m, command, claim);
         return;
@@ -363,7 +383,8 @@ static void apply_release(struct fl_machine *m, const struct fl_command *command
     if (hold != 0) {
         end_hold(m, hold, FL_CAUSE_RELEASED, command);
         answer(m, command, FL_ANS_OK);
-        fl_lock_hand_on(m, lock);
+        if (!FL_BUG(CORE_RELEASE_WAKES_LATER) || fl_lock_at(m, lock)->extra == 0)
+            fl_lock_hand_on(m, lock);
     } else if (was_released(session, command)) {
         answer(m, command, FL_ANS_OK);
     } else {
@@ -421,7 +442,8 @@ static void apply_cancel(struct fl_machine *m, const struct fl_command *command)
         return;
     }
     /* It may have overtaken its request on the way through another gateway. */
-    if (fl_session_finished(session, command->request_id) == NULL)
+    if (fl_session_finished(session, command->request_id) == NULL &&
+        !FL_BUG(CORE_EARLY_CANCEL_FORGOTTEN))
         fl_session_remember(m, session, &early);
     answer(m, command, FL_ANS_NOT_WAITING);
 }
@@ -526,10 +548,14 @@ static void apply_command(struct fl_machine *m, uint64_t term, const struct fl_c
 
 static void end_wait_in_time(struct fl_machine *m, fl_handle handle)
 {
-    fl_handle lock = fl_claim_at(m, handle)->lock;
+    const struct claim *claim = fl_claim_at(m, handle);
+    const struct session *session = fl_claim_session(m, claim);
+    fl_handle lock = claim->lock;
+    /* A session's death ends its waits, also those that are cleared away later. */
+    enum fl_cause cause = session->is_dead ? (enum fl_cause)session->cause : FL_CAUSE_TIMED_OUT;
 
-    fl_machine_emit_claim(m, FL_EFF_WAIT_END, handle, FL_CAUSE_TIMED_OUT);
-    fl_claim_end(m, handle, FL_ANS_TIMED_OUT, FL_CAUSE_TIMED_OUT);
+    fl_machine_emit_claim(m, FL_EFF_WAIT_END, handle, cause);
+    fl_claim_end(m, handle, FL_ANS_TIMED_OUT, cause);
     fl_lock_hand_on(m, lock); /* it may have stood before others that can be granted */
 }
 
@@ -566,7 +592,7 @@ int fl_machine_apply(struct fl_machine *m, uint64_t index, uint64_t term, const 
         fl_hash_siphash((struct fl_hash_key){m->history_hash, index ^ term << 32}, data, len);
     if (r < 0)
         return r;
-    if (batch.now_ms > m->now_ms)
+    if (batch.now_ms > m->now_ms || FL_BUG(CORE_TIME_GOES_BACK))
         m->now_ms = batch.now_ms;
     m->sink = sink;
     m->sink_ctx = ctx;

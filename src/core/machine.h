@@ -85,8 +85,12 @@ struct fl_effect {
     fl_token token; /* GRANT, HOLD_END; ANSWER as its fl_answer says */
     enum fl_mode mode;
     uint32_t limit;
-    uint32_t position;    /* ANSWER QUEUED: waiters before it */
-    uint32_t waiters;     /* GRANT, ENQUEUE, HOLD_END, WAIT_END: how many wait for the name now */
+    /* ANSWER QUEUED: waiters before it; far behind in a long queue, where counting would cost, an
+     * upper bound: all the others */
+    uint32_t position;
+    /* GRANT, ENQUEUE, HOLD_END, WAIT_END: how many wait for the name now; those of dead sessions
+     * are in it until the name is handed on */
+    uint32_t waiters;
     uint64_t deadline_ms; /* ANSWER QUEUED, ENQUEUE: log time */
 
     /* ANSWER HELD, TIMED_OUT, MODE_CONFLICT: one who holds the name (the oldest). `mode` and

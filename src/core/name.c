@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/bugs.h"
 
 static struct fl_slab *text_slab(struct fl_machine *m, size_t len)
 {
@@ -94,6 +95,8 @@ void fl_name_drop_if_idle(struct fl_machine *m, fl_handle handle)
     if (lock->holders != 0 || (extra != NULL && (extra->waiters != 0 || extra->closing != NULL)))
         return;
     give_extra(m, lock);
+    if (FL_BUG(CORE_TOKEN_FALLS_WHEN_IDLE) && m->n_holds == 0)
+        m->token = 0;
     fl_order_remove(m, handle);
     fl_handle_set_remove(&m->by_name, handle);
     fl_slab_give(text_slab(m, lock->name_len), lock->text);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bugs.h"
+
 static void fill_session(const struct session *session, struct fl_session_info *info)
 {
     *info = (struct fl_session_info){
@@ -106,7 +108,7 @@ static uint32_t count_live(const struct fl_machine *m, fl_handle head, uint32_t 
 {
     uint32_t live = 0;
 
-    if (fl_list_is_empty(&m->dead))
+    if (fl_list_is_empty(&m->dead) || FL_BUG(CORE_DEAD_HOLDER_SHOWN))
         return n;
     for (fl_handle at = head; at != 0; at = fl_ring_next(m, IN_LOCK, head, at))
         live += !fl_claim_is_dead(m, fl_claim_at(m, at));
