@@ -307,7 +307,7 @@ static const struct fl_rpc_server *server_of(const struct rig *rig)
     return rig->gateway->server;
 }
 
-void rig_init(struct rig *rig, const struct fl_gateway_config *config)
+void rig_init_bare(struct rig *rig, const struct fl_gateway_config *config)
 {
     struct fl_gateway_config with_slow_pings = *config;
     char why[256];
@@ -318,6 +318,11 @@ void rig_init(struct rig *rig, const struct fl_gateway_config *config)
     the_rig = rig;
     assert_non_null(rig->loop);
     assert_int_equal(fl_gateway_new(rig->loop, &with_slow_pings, &rig->gateway, why), FL_OK);
+}
+
+void rig_init(struct rig *rig, const struct fl_gateway_config *config)
+{
+    rig_init_bare(rig, config);
     for (unsigned i = 0; i < 3; i++) {
         struct fl_gateway_link link = {.node_id = i + 1,
                                        .is_local = i == 0,

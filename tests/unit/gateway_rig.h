@@ -32,6 +32,8 @@ struct rig {
 
 /* Three links, to nodes 1 (local), 2 and 3; all are up, node 2 leads in term 5. */
 void rig_init(struct rig *rig, const struct fl_gateway_config *config);
+/* No link yet. */
+void rig_init_bare(struct rig *rig, const struct fl_gateway_config *config);
 void rig_deinit(struct rig *rig);
 void rig_forget_requests(struct rig *rig);
 void rig_push_leader(struct rig *rig, unsigned link, uint64_t leader_id, uint64_t term);
