@@ -1,4 +1,5 @@
 /* What every call of the server shares, and the unary ones. */
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -24,6 +25,11 @@ static void fill_secret(void *out, size_t size)
     FL_REQUIRE(getrandom(out, size, 0) == (ssize_t)size);
 }
 
+void fl_gateway__new_hash_key(uint64_t ret_key[2])
+{
+    fill_secret(ret_key, 2 * sizeof ret_key[0]);
+}
+
 struct fl_session_id fl_gateway__new_session_id(void)
 {
     struct fl_session_id id;
@@ -43,6 +49,49 @@ uint64_t fl_gateway__new_request_id(void)
         id &= REQUEST_ID_MASK;
     } while (id == 0);
     return id;
+}
+
+/* An address without its port: connections come and go. */
+static struct fl_str host_of(const char *peer)
+{
+    const char *colon = strrchr(peer, ':');
+
+    return (struct fl_str){peer, colon != NULL ? (size_t)(colon - peer) : strlen(peer)};
+}
+
+static uint32_t take_acquire(struct fl_gateway *gateway, uint64_t now_ms,
+                             const struct fl_request *request)
+{
+    struct fl_str session = {(const char *)&request->session, sizeof request->session};
+    uint32_t retry_ms = fl_rates_take(gateway->rates, now_ms, FL_RATE_SESSION, session);
+
+    return retry_ms != 0 ? retry_ms
+                         : fl_rates_take(gateway->rates, now_ms, FL_RATE_NAME, request->name);
+}
+
+bool fl_gateway__is_limited(struct fl_gateway *gateway, const struct fl_request *request,
+                            const char *peer, struct fl_outcome *outcome)
+{
+    uint64_t now_ms = fl_loop_now_ms(gateway->loop);
+    uint32_t retry_ms = 0;
+
+    switch (request->type) {
+    case FL_REQ_ACQUIRE:
+        retry_ms = take_acquire(gateway, now_ms, request);
+        break;
+    case FL_REQ_OPEN_SESSION:
+    case FL_REQ_DESCRIBE:
+    case FL_REQ_LIST:
+    case FL_REQ_SESSIONS:
+    case FL_REQ_WATCH:
+        retry_ms = fl_rates_take(gateway->rates, now_ms, FL_RATE_PEER, host_of(peer));
+        break;
+    default: /* what keeps alive or gives back, and what operators do */
+        break;
+    }
+    if (retry_ms != 0)
+        fl_outcome_set_rate_limited(outcome, retry_ms);
+    return retry_ms != 0;
 }
 
 ProtobufCMessage *fl_gateway__unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data,

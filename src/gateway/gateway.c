@@ -158,6 +158,7 @@ int fl_gateway_new(struct fl_loop *loop, const struct fl_gateway_config *config,
                    struct fl_gateway **ret_gateway, char *why)
 {
     struct fl_gateway *gateway = fl_xcalloc(1, sizeof *gateway);
+    uint64_t hash_key[2];
     int r;
 
     gateway->loop = loop;
@@ -166,6 +167,8 @@ int fl_gateway_new(struct fl_loop *loop, const struct fl_gateway_config *config,
     gateway->is_serving = true; /* until the first tick finds no leader */
     fl_list_init(&gateway->streams);
     fl_list_init(&gateway->watches);
+    fl_gateway__new_hash_key(hash_key);
+    gateway->rates = fl_rates_new(&config->rates, hash_key);
     gateway->router = fl_router_new(&config->router, &router_ops, gateway);
     r = start_server(gateway, config, why);
     if (r < 0) {
@@ -201,6 +204,7 @@ void fl_gateway_free(struct fl_gateway *gateway)
     if (gateway->server != NULL)
         fl_rpc_server_free(gateway->server); /* each call is gone before it returns */
     fl_router_free(gateway->router);
+    fl_rates_free(gateway->rates);
     fl_map_deinit(&gateway->sessions);
     free(gateway->methods);
     free(gateway->bindings);

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gateway/rates.h"
 #include "gateway/router.h"
 #include "net/loop.h"
 #include "rpc/server.h"
@@ -23,6 +24,7 @@ struct fl_gateway_config {
     struct fl_tls_context *tls; /* NULL: plaintext */
     size_t message_bytes_max;   /* of a client's message; 0: 64 KiB */
     struct fl_router_config router;
+    struct fl_rates_config rates; /* zero: none */
     /* Streams and watches end when no leader could be reached for so long, so that clients move on
      * (C24); 0: 3,000, a few election timeouts. */
     uint32_t leaderless_ms;

@@ -17,6 +17,7 @@ struct fl_gateway_method {
 struct fl_gateway {
     struct fl_loop *loop;
     struct fl_router *router; /* owned */
+    struct fl_rates *rates;   /* owned */
     struct fl_rpc_server *server;
     struct fl_gateway_link links[FL_ROUTER_LINKS_MAX];
     struct fl_timer tick;
@@ -41,9 +42,13 @@ ProtobufCMessage *fl_gateway__unpack(const ProtobufCMessageDescriptor *type, con
                                      size_t len, struct fl_outcome *outcome);
 /* Packs and sends. False: out of memory; the call should be finished. */
 bool fl_gateway__send(struct fl_rpc_call *call, const ProtobufCMessage *message);
+/* Whether a rate limit refuses it: `outcome` is then set. */
+bool fl_gateway__is_limited(struct fl_gateway *gateway, const struct fl_request *request,
+                            const char *peer, struct fl_outcome *outcome);
 uint64_t fl_gateway__wall_ms(void);
 struct fl_session_id fl_gateway__new_session_id(void);
 uint64_t fl_gateway__new_request_id(void);
+void fl_gateway__new_hash_key(uint64_t ret_key[2]);
 
 extern const struct fl_rpc_handler fl_gateway__unary_handler;
 

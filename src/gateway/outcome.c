@@ -171,6 +171,12 @@ bool fl_outcome_of(struct fl_outcome *outcome, enum fl_ask_end how, const struct
     return false;
 }
 
+void fl_outcome_set_rate_limited(struct fl_outcome *outcome, uint32_t retry_after_ms)
+{
+    fl_outcome_set(outcome, FL_REASON_RATE_LIMITED);
+    outcome->status.retry_after_ms = retry_after_ms;
+}
+
 void fl_outcome_of_error(struct fl_outcome *outcome, int error)
 {
     if (error == FL_E_BUSY)

@@ -37,6 +37,8 @@
       "this gateway is stopping: try again, with the same request_id, at another endpoint")        \
     X(BUSY, RESOURCE_EXHAUSTED,                                                                    \
       "too many requests are waiting to be answered: try again later, with the same request_id")   \
+    X(RATE_LIMITED, RESOURCE_EXHAUSTED,                                                            \
+      "this session, name or address asks more often than this gateway allows: slow down")         \
     X(DISK_FULL, RESOURCE_EXHAUSTED,                                                               \
       "the cluster's disk is full, so nothing new is granted (releases go on): free space on the " \
       "nodes, then try again")                                                                     \
@@ -82,6 +84,7 @@ void fl_outcome_set_fault(struct fl_outcome *outcome, const char *field, const c
  * CANCELLED), and `reply` tells; false: `outcome` is the error. `reply` may be NULL when `how` is
  * not REPLIED. */
 bool fl_outcome_of(struct fl_outcome *outcome, enum fl_ask_end how, const struct fl_reply *reply);
+void fl_outcome_set_rate_limited(struct fl_outcome *outcome, uint32_t retry_after_ms);
 /* A refusal of fl_router_ask(). */
 void fl_outcome_of_error(struct fl_outcome *outcome, int error);
 

@@ -254,7 +254,8 @@ static void begin(struct stream *stream, const Fencelock__V1__OpenSessionRequest
         finish_for(stream, FL_REASON_BAD_SEQUENCE);
         return;
     }
-    if (is_good)
+    if (is_good && !fl_gateway__is_limited(stream->gateway, &request,
+                                           fl_rpc_call_peer(stream->call), &outcome))
         ask_opening(stream, &request);
     else
         finish(stream, &outcome.status);

@@ -214,12 +214,14 @@ void fl_stream__acquire(struct stream *stream, const Fencelock__V1__AcquireReque
         send_error(stream, id, &outcome.status);
         return;
     }
-    if (stream->n_acquires >= STREAM_REQUESTS_MAX) {
+    if (stream->n_acquires >= STREAM_REQUESTS_MAX)
         fl_outcome_set(&outcome, FL_REASON_BUSY);
-        send_error(stream, request.request_id, &outcome.status);
+    else if (!fl_gateway__is_limited(stream->gateway, &request, fl_rpc_call_peer(stream->call),
+                                     &outcome)) {
+        ask_request(stream, request.request_id, &request);
         return;
     }
-    ask_request(stream, request.request_id, &request);
+    send_error(stream, request.request_id, &outcome.status);
 }
 
 void fl_stream__release(struct stream *stream, const Fencelock__V1__ReleaseRequest *message)

@@ -262,7 +262,8 @@ struct fl_unary *fl_unary_start(struct fl_gateway *gateway, const struct fl_unar
     struct fl_unary *unary = NULL;
 
     fl_arena_init(&arena);
-    if (!method->read(&args, message)) {
+    if (!method->read(&args, message) ||
+        fl_gateway__is_limited(gateway, &request, peer, &outcome)) {
         sink->fail(ctx, &outcome.status);
     } else {
         unary = fl_xcalloc(1, sizeof *unary);

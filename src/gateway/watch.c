@@ -173,7 +173,8 @@ static void begin(struct watch *watch, const Fencelock__V1__WatchRequest *messag
     struct fl_outcome outcome;
     struct fl_arguments args = {.outcome = &outcome, .request = &request};
 
-    if (!fl_arguments_watch(&args, &message->base)) {
+    if (!fl_arguments_watch(&args, &message->base) ||
+        fl_gateway__is_limited(watch->gateway, &request, fl_rpc_call_peer(watch->call), &outcome)) {
         finish(watch, &outcome.status);
         return;
     }

@@ -10,6 +10,7 @@
 #include "gateway/arguments.h"
 #include "gateway/outcome.h"
 #include "gateway/page.h"
+#include "gateway/rates.h"
 #include "gateway/wire.h"
 
 #define SESSION "s_0123456789abcdef0123456789abcdef"
@@ -375,6 +376,46 @@ static void strings_with_zero_bytes_or_bad_utf8_are_refused_with_their_field(voi
     protobuf_c_message_free_unpacked(message, NULL);
 }
 
+/* --- Rate rates --- */
+
+static void a_rate_allows_a_burst_then_its_share_and_says_when(void **state)
+{
+    static const uint64_t key[2] = {1, 2};
+    struct fl_rates_config config = {.per_s = {[FL_RATE_SESSION] = 10}};
+    struct fl_rates *rates = fl_rates_new(&config, key);
+    uint32_t retry_ms = 0;
+    uint64_t now_ms = 5000;
+
+    (void)state;
+    for (unsigned i = 0; i < 10 * FL_RATES_BURST_S; i++)
+        assert_int_equal(fl_rates_take(rates, now_ms, FL_RATE_SESSION, FL_STR("a")), 0);
+    retry_ms = fl_rates_take(rates, now_ms, FL_RATE_SESSION, FL_STR("a"));
+    assert_int_equal(retry_ms, 100);
+    assert_int_equal(fl_rates_take(rates, now_ms, FL_RATE_SESSION, FL_STR("b")), 0);
+    assert_int_equal(fl_rates_take(rates, now_ms, FL_RATE_NAME, FL_STR("a")), 0);
+    now_ms += retry_ms;
+    assert_int_equal(fl_rates_take(rates, now_ms, FL_RATE_SESSION, FL_STR("a")), 0);
+    assert_int_not_equal(fl_rates_take(rates, now_ms, FL_RATE_SESSION, FL_STR("a")), 0);
+    fl_rates_free(rates);
+}
+
+static void the_buckets_of_many_askers_stay_bounded(void **state)
+{
+    static const uint64_t key[2] = {1, 2};
+    struct fl_rates_config config = {.per_s = {[FL_RATE_NAME] = 1}};
+    struct fl_rates *rates = fl_rates_new(&config, key);
+
+    (void)state;
+    for (unsigned i = 0; i < FL_RATES_BURST_S; i++)
+        fl_rates_take(rates, 1, FL_RATE_NAME, FL_STR("first"));
+    assert_int_not_equal(fl_rates_take(rates, 1, FL_RATE_NAME, FL_STR("first")), 0);
+    for (uint32_t i = 0; i < FL_RATES_BUCKETS_MAX; i++)
+        fl_rates_take(rates, 1, FL_RATE_NAME, (struct fl_str){(char *)&i, sizeof i});
+    /* It made room. */
+    assert_int_equal(fl_rates_take(rates, 1, FL_RATE_NAME, FL_STR("first")), 0);
+    fl_rates_free(rates);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,6 +431,8 @@ int main(void)
         cmocka_unit_test(reasons_are_distinct_and_their_sentences_fit_a_trailer),
         cmocka_unit_test(every_reason_stands_in_the_documentation_with_its_code),
         cmocka_unit_test(a_grants_answer_has_the_lease_both_ways_and_a_miss_the_holder),
+        cmocka_unit_test(a_rate_allows_a_burst_then_its_share_and_says_when),
+        cmocka_unit_test(the_buckets_of_many_askers_stay_bounded),
         cmocka_unit_test(page_tokens_come_back_and_others_are_refused),
         cmocka_unit_test(strings_with_zero_bytes_or_bad_utf8_are_refused_with_their_field),
     };

@@ -237,6 +237,32 @@ static void a_failed_request_is_told_and_the_stream_goes_on(void **state)
     rig_deinit(&rig);
 }
 
+static void a_rate_limit_refuses_acquires_and_lets_heartbeats_and_releases_pass(void **state)
+{
+    static const struct fl_gateway_config limited = {.rates = {.per_s = {[FL_RATE_SESSION] = 1}}};
+    const response_t *response;
+    struct fl_rpc_call *call;
+    struct fl_session_id id;
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, &limited);
+    call = opened(&rig, false, &id);
+    for (uint64_t i = 1; i <= FL_RATES_BURST_S; i++)
+        say_acquire(call, i, "invoice/1");
+    assert_false(call_has_message(call));
+    say_acquire(call, 9, "invoice/1");
+    response = hear(call, HEARS(ERROR));
+    assert_int_equal(response->error->request_id, 9);
+    assert_string_equal(response->error->reason, "RATE_LIMITED");
+    assert_true(response->error->retry_after_ms > 0);
+    say_heartbeat(call, 1);
+    say_release(call, 10, 5);
+    assert_int_equal(rig_count(&rig, FL_REQ_KEEP_ALIVE), 1);
+    assert_int_equal(rig_count(&rig, FL_REQ_RELEASE), 1);
+    rig_deinit(&rig);
+}
+
 static void a_cancel_leaves_a_grant_that_came_first_and_the_acquires_answer_tells(void **state)
 {
     const struct rig_request *acquire;
@@ -714,6 +740,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_heartbeat_is_acknowledged_when_the_node_did_and_not_before),
     cmocka_unit_test(acquires_and_releases_are_pipelined_and_answered_by_their_ids),
     cmocka_unit_test(a_failed_request_is_told_and_the_stream_goes_on),
+    cmocka_unit_test(a_rate_limit_refuses_acquires_and_lets_heartbeats_and_releases_pass),
     cmocka_unit_test(a_cancel_leaves_a_grant_that_came_first_and_the_acquires_answer_tells),
     cmocka_unit_test(a_stream_survives_its_leader),
     cmocka_unit_test(a_stream_ends_when_no_leader_comes_back),
