@@ -92,14 +92,13 @@ static void replicate(struct ideal_log *log, uint64_t index)
     timeline_in(log->time, delay, on_replicated, log, index << 16 | (log->term & 0xffff));
 }
 
-uint64_t ideal_log_propose(struct ideal_log *log, unsigned node, const void *data, size_t len)
+uint64_t ideal_log_propose(struct ideal_log *log, unsigned node, uint64_t term, const void *data,
+                           size_t len)
 {
     uint64_t index;
 
-    if (log->nodes[node].term == 0)
-        return 0;
     /* A deposed leader goes on numbering its own tail, which nobody will ever see. */
-    if (log->leader != node || log->nodes[node].term != log->term)
+    if (log->leader != node || term != log->term)
         return ++log->nodes[node].last;
     index = append(log, data, len);
     log->nodes[node].last = index;
@@ -144,13 +143,13 @@ static void on_answered(void *ctx, uint64_t a, const void *data, size_t len)
     timeline_at(log->time, log->time->now_us + delay, on_confirmed, log, 0, &c, sizeof c);
 }
 
-void ideal_log_confirm(struct ideal_log *log, unsigned node, uint64_t round)
+void ideal_log_confirm(struct ideal_log *log, unsigned node, uint64_t term, uint64_t round)
 {
     struct confirmation c = {
-        .node = node, .term = log->nodes[node].term, .round = round, .begun_us = log->time->now_us};
+        .node = node, .term = term, .round = round, .begun_us = log->time->now_us};
     uint64_t delay = timeline_between(log->time, 500, 8 * MS);
 
-    if (c.term == 0 || timeline_one_in(log->time, 20)) /* lost */
+    if (timeline_one_in(log->time, 20)) /* lost */
         return;
     timeline_at(log->time, log->time->now_us + delay, on_answered, log, 0, &c, sizeof c);
 }

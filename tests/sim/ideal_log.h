@@ -45,8 +45,10 @@ void ideal_log_init(struct ideal_log *log, struct timeline *time, const struct i
 void ideal_log_deinit(struct ideal_log *log);
 const struct log_entry *ideal_log_entry(const struct ideal_log *log, uint64_t index);
 
-uint64_t ideal_log_propose(struct ideal_log *log, unsigned node, const void *data, size_t len);
-void ideal_log_confirm(struct ideal_log *log, unsigned node, uint64_t round);
+/* `term` is the one in which the node believes to lead: it may not have heard of a later yet. */
+uint64_t ideal_log_propose(struct ideal_log *log, unsigned node, uint64_t term, const void *data,
+                           size_t len);
+void ideal_log_confirm(struct ideal_log *log, unsigned node, uint64_t term, uint64_t round);
 
 /* The leader, if any, is deposed; it learns it after a while. Nobody leads until the next. */
 void ideal_log_depose(struct ideal_log *log, uint64_t learns_after_us);

@@ -171,7 +171,7 @@ void judge_refused(struct judge *j, uint32_t session, uint32_t request, enum fl_
     if (waited + slack < wait_us)
         timeline_fail(j->time, "L14: timed out after %llu ms of %llu",
                       (unsigned long long)(waited / MS), (unsigned long long)r->wait_ms);
-    if (r->asked_us > j->disturbed_until_us && waited > wait_us + slack + 350 * MS)
+    if (r->asked_us > j->disturbed_until_us && waited > wait_us + slack + j->late_us)
         timeline_fail(j->time, "L14: timed out only after %llu ms of %llu",
                       (unsigned long long)(waited / MS), (unsigned long long)r->wait_ms);
 }

@@ -50,6 +50,7 @@ struct judge_name {
 struct judge {
     struct timeline *time;
     uint64_t disturbed_until_us; /* faults, and what they leave behind */
+    uint64_t late_us;            /* what the simulated delays alone may add to an answer */
     uint64_t log_ms;             /* stamp of the last batch */
     uint64_t grants, expiries, acks, reads;
     struct judge_session sessions[JUDGE_SESSIONS_MAX];

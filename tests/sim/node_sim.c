@@ -125,6 +125,9 @@ static void sim_init(struct sim *sim, uint64_t seed)
     timeline_init(&sim->time, seed);
     judge_init(&sim->judge, &sim->time);
     cluster_init(&sim->cluster, &sim->time, &sim->judge, on_cluster_frame, sim);
+    /* Two messages, and three entries on their slow way: in flight, the acquire's, the deadline's.
+     */
+    sim->judge.late_us = 2 * 110 * MS + 3 * 360 * MS;
     sim->next_link = sim->next_session = 1;
     sim->is_winding_down = 0;
     for (unsigned i = 0; i < CLIENTS; i++) {
