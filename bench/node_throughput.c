@@ -78,7 +78,7 @@ static void ask(struct bench *bench, struct fl_buf *buf, const struct fl_request
 
 static struct fl_session_id session_id(uint64_t i)
 {
-    return (struct fl_session_id){i * 0x9e3779b97f4a7c15u, i};
+    return (struct fl_session_id){(i + 1) * 0x9e3779b97f4a7c15u, i + 1};
 }
 
 static void open_sessions(struct bench *bench, struct fl_buf *buf)
@@ -107,7 +107,7 @@ static uint64_t run_turn(struct bench *bench, struct fl_buf *buf, uint64_t done,
 
         if (done % 2 == 0) {
             request.type = FL_REQ_ACQUIRE;
-            request.request_id = pair;
+            request.request_id = pair + 1;
             request.mode = FL_MODE_EXCLUSIVE;
         } else {
             request.type = FL_REQ_RELEASE;

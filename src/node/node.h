@@ -6,16 +6,20 @@
  * clock (CLOCK_BOOTTIME on a real machine); every call carries it, and it never goes back. The
  * driver is raft/member.c in the daemon, the simulator in the tests: both feed the same object.
  *
- * Rules (PROPERTIES.md section 2.3), each named where it is kept in the source:
- *   N1  a heartbeat is acknowledged only after leadership was confirmed by a quorum after it
- * arrived (T2) N2  a new leader gives every session a full TTL, or the rest of it for one known to
- * be silent (T3) N3  an expiry carries its term, and only the leader that decided it proposes it
- * (T4) N4  no acknowledgement between the proposal of a session's expiry and its outcome (T5) N5
- * own silence is added to every deadline before anyone is judged, and leadership is confirmed
- *       before an expiry is proposed (T9)
- *   N6  reads are answered only after a confirmation that began after they arrived (R6)
- *   N7  one batch in flight: what arrives meanwhile goes into the next entry (group commit)
- *   N8  heartbeats wait for nothing but their confirmation (C06) */
+ * Rules, each named where it is kept in the source:
+ *
+ *   N1  A heartbeat is acknowledged only after leadership was confirmed by a quorum after the
+ *       heartbeat arrived (T2).
+ *   N2  A new leader gives every session a full TTL, or the rest of it when the log knows that the
+ *       session is silent. What it heard in an earlier term does not count (T3).
+ *   N3  An expiry carries its term, and only the leader that decided it proposes it (T4).
+ *   N4  No acknowledgement between the proposal of a session's expiry and its outcome (T5), nor
+ *       while the log says that the session is silent: the next leader would give the rest only.
+ *   N5  Own silence is added to every deadline before anyone is judged, and leadership is confirmed
+ *       before an expiry is proposed (T9).
+ *   N6  Reads are answered only after a confirmation that began after they arrived (R6).
+ *   N7  One batch in flight: what arrives meanwhile goes into the next entry (group commit).
+ *   N8  Heartbeats wait for nothing but their confirmation, and N4 (C06). */
 #ifndef FL_NODE_NODE_H
 #define FL_NODE_NODE_H
 
@@ -62,7 +66,7 @@ void fl_node_free(struct fl_node *node);
 
 /* --- Events --- */
 
-/* At least every 50 ms. */
+/* At least every 50 ms. Flushes, too. */
 void fl_node_tick(struct fl_node *node, uint64_t now_ms);
 
 /* The role changed, or the leader did. `leader_id` 0: unknown. When `is_leader`, entries of `term`
