@@ -22,6 +22,8 @@
 #define STREAM_BACKLOG_MAX ((size_t)256 * 1024)
 /* A client that says nothing for its TTL and a little more has lost its session anyhow. */
 #define SILENCE_EXTRA_MS 1000u
+/* Kept while the session opens: as much as the server lets come in before it heeds our pause. */
+#define STREAM_EARLY_MAX ((size_t)512 * 1024)
 
 static uint64_t now_ms(const struct stream *stream)
 {
@@ -194,6 +196,8 @@ static void on_silence(struct fl_timer *timer, uint64_t at_ms)
         finish_for(stream, FL_REASON_STREAM_SILENT);
 }
 
+static bool take_early(struct stream *stream);
+
 static void on_opening_done(struct fl_ask *ask, enum fl_ask_end how, const struct fl_reply *reply)
 {
     struct stream *stream = FL_CONTAINER_OF(ask, struct stream, opening);
@@ -210,7 +214,7 @@ static void on_opening_done(struct fl_ask *ask, enum fl_ask_end how, const struc
     fl_map_insert(&stream->gateway->sessions, session_hash(stream->session), stream);
     stream->heard_ms = now_ms(stream);
     set_silence_timer(stream);
-    if (send_opened(stream, reply))
+    if (send_opened(stream, reply) && take_early(stream))
         fl_rpc_call_resume(stream->call);
 }
 
@@ -231,7 +235,7 @@ static void ask_opening(struct stream *stream, const struct fl_request *request)
     stream->is_new = request->type == FL_REQ_OPEN_SESSION;
     stream->session = request->session;
     stream->release_on_disconnect = request->release_on_disconnect;
-    /* What comes before the answer would find no session. */
+    /* What comes before the answer would find no session: some of it is on its way already. */
     fl_rpc_call_pause(stream->call);
 }
 
@@ -342,27 +346,62 @@ static void take(struct stream *stream, const Fencelock__V1__OpenSessionRequest 
     }
 }
 
-static void on_message(struct fl_rpc_call *call, const uint8_t *data, size_t len)
+static void take_bytes(struct stream *stream, const uint8_t *data, size_t len)
 {
-    struct stream *stream = fl_rpc_call_data(call);
     struct fl_outcome outcome;
-    ProtobufCMessage *message;
-
-    if (stream->state == ENDED || stream->state == CLOSING)
-        return;
-    message =
+    ProtobufCMessage *message =
         fl_gateway__unpack(&fencelock__v1__open_session_request__descriptor, data, len, &outcome);
+
     if (message == NULL) {
         leave(stream, false);
         finish(stream, &outcome.status);
         return;
     }
-    stream->heard_ms = now_ms(stream);
     if (stream->state == FRESH)
         begin(stream, (const Fencelock__V1__OpenSessionRequest *)message);
     else
         take(stream, (const Fencelock__V1__OpenSessionRequest *)message);
     protobuf_c_message_free_unpacked(message, NULL);
+}
+
+/* What came while the session opened. False: the stream has ended, and may be gone. */
+static bool take_early(struct stream *stream)
+{
+    struct fl_buf early = stream->early;
+    struct fl_reader r = fl_reader_from(early.data, early.len);
+    bool is_gone = false;
+
+    stream->early = FL_BUF_INIT;
+    stream->ret_gone = &is_gone;
+    while (fl_reader_left(&r) > 0 && !is_gone && stream->state == OPEN) {
+        size_t len = fl_reader_u32(&r);
+
+        take_bytes(stream, fl_reader_bytes(&r, len), len);
+    }
+    fl_buf_deinit(&early);
+    if (is_gone)
+        return false;
+    stream->ret_gone = NULL;
+    return stream->state != ENDED;
+}
+
+static void on_message(struct fl_rpc_call *call, const uint8_t *data, size_t len)
+{
+    struct stream *stream = fl_rpc_call_data(call);
+
+    if (stream->state == ENDED || stream->state == CLOSING)
+        return;
+    stream->heard_ms = now_ms(stream);
+    if (stream->state != OPENING) {
+        take_bytes(stream, data, len);
+        return;
+    }
+    if (stream->early.len + len > STREAM_EARLY_MAX) {
+        finish_for(stream, FL_REASON_BAD_SEQUENCE);
+        return;
+    }
+    fl_buf_put_u32(&stream->early, (uint32_t)len);
+    fl_buf_put(&stream->early, data, len);
 }
 
 static void on_open(struct fl_rpc_call *call)
@@ -402,6 +441,9 @@ static void on_gone(struct fl_rpc_call *call, enum fl_rpc_gone why)
     settle(stream);
     fl_list_remove(&stream->in_gateway);
     stream->gateway->n_streams--;
+    if (stream->ret_gone != NULL)
+        *stream->ret_gone = true;
+    fl_buf_deinit(&stream->early);
     free(stream);
 }
 

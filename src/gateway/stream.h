@@ -22,6 +22,9 @@ struct stream {
     uint64_t heartbeat_seq, next_seq;
     bool has_next;
 
+    struct fl_buf early; /* messages that came while it opened: a length, then the bytes */
+    bool *ret_gone;      /* set when the stream is freed; or NULL */
+
     struct fl_list requests; /* stream_request.in_stream */
     unsigned n_acquires, n_releases;
 

@@ -145,11 +145,33 @@ static void a_session_opens_and_what_comes_earlier_waits(void **state)
     call = say_open(&rig, false);
     open = rig_last(&rig, FL_REQ_OPEN_SESSION);
     assert_true(call->is_paused);
+    say_acquire(call, 11, "invoice/1"); /* was on its way already */
+    say_heartbeat(call, 1);
+    assert_int_equal(rig.n_requests, 1);
     assert_true(fl_str_equal(open->request.client, FL_STR("payouts")));
     assert_true((open->request.session.high | open->request.session.low) != 0);
     rig_reply(&rig, open, (struct fl_reply){.session = SESSION_ID, .ttl_ms = 10000});
     assert_string_equal(hear(call, HEARS(OPENED))->opened->session_id, SESSION_TEXT);
     assert_false(call->is_paused);
+    assert_int_equal(rig.requests[1].request.type, FL_REQ_ACQUIRE);
+    assert_int_equal(rig_last(&rig, FL_REQ_KEEP_ALIVE)->request.type, FL_REQ_KEEP_ALIVE);
+    rig_deinit(&rig);
+}
+
+static void a_bad_message_that_came_early_ends_the_stream_and_what_followed_it(void **state)
+{
+    struct fl_rpc_call *call;
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig, &config);
+    call = say_open(&rig, false);
+    call_send_bytes(call, "\xff\xff", 2);
+    say_heartbeat(call, 1);
+    rig_reply(&rig, rig_last(&rig, FL_REQ_OPEN_SESSION),
+              (struct fl_reply){.session = SESSION_ID, .ttl_ms = 10000});
+    assert_ended(call, FL_RPC_INVALID_ARGUMENT, "BAD_MESSAGE");
+    assert_int_equal(rig_count(&rig, FL_REQ_KEEP_ALIVE), 0);
     rig_deinit(&rig);
 }
 
@@ -737,6 +759,7 @@ static void a_watch_that_cannot_go_on_says_so(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_session_opens_and_what_comes_earlier_waits),
+    cmocka_unit_test(a_bad_message_that_came_early_ends_the_stream_and_what_followed_it),
     cmocka_unit_test(a_heartbeat_is_acknowledged_when_the_node_did_and_not_before),
     cmocka_unit_test(acquires_and_releases_are_pipelined_and_answered_by_their_ids),
     cmocka_unit_test(a_failed_request_is_told_and_the_stream_goes_on),
