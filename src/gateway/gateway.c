@@ -139,7 +139,6 @@ static int start_server(struct fl_gateway *gateway, const struct fl_gateway_conf
 {
     struct fl_rpc_server_config server = {
         .address = config->address,
-        .tls = config->tls,
         .message_bytes_max = config->message_bytes_max,
         .files = gateway->files,
         .n_files = FL_ARRAY_LEN(gateway->files),

@@ -18,7 +18,6 @@ struct fl_rpc_client_call;
 
 struct fl_rpc_channel_config {
     const char *endpoints; /* "HOST:PORT,HOST:PORT,..."; names are resolved again at each dial */
-    struct fl_tls_context *tls;              /* NULL: plaintext */
     unsigned connect_timeout_ms;             /* per address; 0: 2000 */
     unsigned backoff_min_ms, backoff_max_ms; /* 0: 50, 2000 */
     unsigned keepalive_ms;         /* ping when idle so long while calls are open; 0: 10000 */

@@ -1,4 +1,4 @@
-/* A gRPC server on HTTP/2 (h2c, or TLS with ALPN), for one loop. Rules and limits: RPC.md sections
+/* A gRPC server on HTTP/2 (h2c), for one loop. Rules and limits: RPC.md sections
  * 3 to 6; each limit has its number and its reason in rpc/limits.h.
  *
  * A call lives until on_gone, its last callback, exactly once; a handler that keeps a pointer to it
@@ -44,12 +44,9 @@ struct fl_rpc_method {
     void *ctx; /* fl_rpc_call_method_ctx() */
 };
 
-struct fl_tls_context; /* net/tls.h; NULL: plaintext */
-
 struct fl_rpc_server_config {
     const char
         *address; /* HOST:PORT, [V6]:PORT or *:PORT (both families); port 0 takes a free one */
-    struct fl_tls_context *tls;
     size_t message_bytes_max; /* 0: 64 KiB */
     /* Reflection: serialized FileDescriptorProto of each .proto served; borrowed for the server's
      * life. */
