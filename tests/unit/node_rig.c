@@ -159,13 +159,16 @@ void rig_confirm(struct rig *rig)
 
 void rig_settle(struct rig *rig)
 {
-    for (uint64_t last = 0, round = 0; last != rig->last || round != rig->round;) {
+    uint64_t last, round;
+
+    rig_flush(rig);
+    do {
         last = rig->last;
         round = rig->round;
-        rig_flush(rig);
         rig_commit(rig);
         rig_confirm(rig);
-    }
+        rig_flush(rig);
+    } while (last != rig->last || round != rig->round);
 }
 
 void rig_live(struct rig *rig, uint64_t ms)

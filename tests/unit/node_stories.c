@@ -270,6 +270,24 @@ static bool a_heartbeat_before_the_proposal_saves_the_session(struct rig *rig)
     return true;
 }
 
+/* A note that is taken back while its session falls due again does not make it due twice. */
+static bool a_session_is_expired_once(struct rig *rig)
+{
+    rig_lead(rig);
+    rig_open(rig, 1, 1000);
+    rig_live(rig, 600);
+    rig_beat(rig, 1);
+    rig_flush(rig);
+    rig_pass(rig, 1050);
+    rig_commit(rig);
+    rig_pass(rig, 50);
+    CLAIM(rig_count(rig, FL_CMD_EXPIRE_SESSION, 0) == 0);
+    rig_live(rig, 100);
+    CLAIM(rig_count(rig, FL_CMD_EXPIRE_SESSION, 0) == 1);
+    CLAIM(!rig_is_alive(rig, 1));
+    return true;
+}
+
 /* --- N5 --- */
 
 static bool the_leaders_own_stall_is_not_held_against_sessions(struct rig *rig)
@@ -512,6 +530,7 @@ static const struct {
     STORY(only_the_leader_proposes_an_expiry_and_names_its_term),
     STORY(nothing_is_acknowledged_between_expiry_and_outcome),
     STORY(a_heartbeat_before_the_proposal_saves_the_session),
+    STORY(a_session_is_expired_once),
     STORY(the_leaders_own_stall_is_not_held_against_sessions),
     STORY(an_expiry_waits_for_a_confirmation),
     STORY(a_read_is_answered_after_a_confirmation),
