@@ -1,6 +1,7 @@
 """`fencelock run`, `acquire` and `release` against a server that can be made to misbehave (fakelock.py).
 Each test's name is the promise. No daemon is needed."""
 import os
+import pathlib
 import pty
 import signal
 import subprocess
@@ -25,6 +26,7 @@ class RunTest(unittest.TestCase):
                 process.send_signal(signal.SIGCONT)
                 process.kill()
             process.communicate()
+        self.fake.is_silent = False
         self.fake.stop()
         self.dir.cleanup()
 
@@ -45,6 +47,13 @@ class RunTest(unittest.TestCase):
         process = self.start("run", "L", "--ttl", "1s", "--", "sh", "-c", script)
         self.assertEqual(process.stdout.readline(), "up\n")
         return process
+
+    def lives(self, group):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return False
+        return True
 
     def expect_gone(self, process):
         """All that held the command's output is gone."""
@@ -118,9 +127,10 @@ class RunTest(unittest.TestCase):
         self.assertIn("lease", process.stderr.read())
 
     def test_a_stopped_tool_does_not_keep_the_command_alive(self):
-        process = self.shell("echo up; sleep 600 & while :; do sleep 0.02; done")
+        process = self.shell("echo up; echo $$; sleep 600 & while :; do sleep 0.02; done")
+        group = int(process.stdout.readline())
         process.send_signal(signal.SIGSTOP)
-        self.expect_gone(process)
+        wait_for(lambda: not self.lives(group), "the command's group to be dead")
         self.assertEqual(len(self.fake.holders("L")), 1)
         process.send_signal(signal.SIGCONT)
         self.assertEqual(process.wait(PATIENCE), 76)
@@ -201,7 +211,7 @@ class RunTest(unittest.TestCase):
         file = self.path("db.lock")
         self.assertEqual(self.tool("acquire", "L", "--hold-session", file).returncode, 0)
         self.fake.lose("L", "ops", "stuck")
-        wait_for(lambda: "FENCELOCK_LOST" in open(file).read(), "the loss in the file")
+        wait_for(lambda: "FENCELOCK_LOST" in pathlib.Path(file).read_text(), "the loss in the file")
         done = self.tool("release", file)
         self.assertEqual(done.returncode, 76)
         self.assertIn("operator", done.stderr)
