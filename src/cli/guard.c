@@ -41,9 +41,11 @@ bool guard_receive(int socket, struct guard_message *ret_message)
 {
     ssize_t n;
 
+    /* A guard that ends with words of ours unread resets the socket; what it said is behind that.
+     */
     do
         n = recv(socket, ret_message, sizeof *ret_message, 0);
-    while (n < 0 && errno == EINTR);
+    while (n < 0 && (errno == EINTR || errno == ECONNRESET));
     return n == sizeof *ret_message;
 }
 

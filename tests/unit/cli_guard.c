@@ -305,6 +305,23 @@ static void a_stopped_command_is_told_of(void **state)
     expect_word(f, GUARD_EXITED);
 }
 
+static void the_end_is_told_though_words_to_the_guard_were_unread(void **state)
+{
+    struct fixture *f = *state;
+    struct guard_message deadline = {.word = GUARD_DEADLINE, .value = now_ms() + 60000};
+
+    start_with(f, "exec sleep 600", 60000, 100);
+    expect_word(f, GUARD_STARTED);
+    kill(f->guard, SIGSTOP);
+    kill((pid_t)f->last.value, SIGKILL);
+    guard_send(f->socket, &deadline);
+    kill(f->guard, SIGCONT);
+    waitpid(f->guard, NULL, 0);
+    f->guard = 0;
+    expect_word(f, GUARD_EXITED);
+    assert_int_equal(WTERMSIG((int)f->last.value), SIGKILL);
+}
+
 #define GUARD_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -321,6 +338,7 @@ int main(void)
         GUARD_TEST(a_lost_lock_ends_the_command_and_what_it_leaves),
         GUARD_TEST(after_a_normal_end_what_was_left_behind_lives),
         GUARD_TEST(a_stopped_command_is_told_of),
+        GUARD_TEST(the_end_is_told_though_words_to_the_guard_were_unread),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
