@@ -1,17 +1,24 @@
 """A stranger's client, grpcio with generated stubs, against the lock service.
 Usage: lock_client.py SOLO PROTO_DIR STUB_DIR"""
+import atexit
 import os
 import queue
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 
 import grpc
 from grpc_tools import protoc
 
-SOLO, PROTO, STUBS = sys.argv[1:4]
+SOLO, PROTO = sys.argv[1:3]
+os.makedirs(sys.argv[3], exist_ok=True)
+STUBS = tempfile.mkdtemp(dir=sys.argv[3])  # two runs at once are two folders
+atexit.register(shutil.rmtree, STUBS)
 
 
 def generate():
@@ -214,9 +221,17 @@ def test_watch_and_admin(locks, admin):
         lock_pb2.KeepAliveRequest(session_id=a), timeout=10), Code.NOT_FOUND, "SESSION_NOT_FOUND")
 
 
-def test_no_leader(locks, solo):
+def wait_for_health(channel, wanted):
+    """A signal and a call may overtake each other."""
+    health = channel.unary_unary("/grpc.health.v1.Health/Check", lambda b: b, lambda b: b)
+    while health(b"", timeout=10) != wanted:
+        time.sleep(0.01)
+
+
+def test_no_leader(channel, locks, solo):
     a = new_session(locks, "a")
     solo.send_signal(signal.SIGUSR1)
+    wait_for_health(channel, b"\x08\x02")  # NOT_SERVING
     check_error("no leader", lambda: locks.Acquire(acquire(a, name="later"), timeout=20),
                 Code.UNAVAILABLE, "NO_LEADER")
     solo.send_signal(signal.SIGUSR2)
@@ -235,7 +250,7 @@ def main():
             test_abandoned_waits(locks)
             test_stream(locks, admin, solo)
             test_watch_and_admin(locks, admin)
-            test_no_leader(locks, solo)
+            test_no_leader(channel, locks, solo)
             last = Stream(locks, open_session(client="last"))
             last.hear("opened")
             solo.send_signal(signal.SIGTERM)
