@@ -118,7 +118,8 @@ int fl_engine_transfer(struct fl_engine *engine, uint64_t now_ms, uint64_t id);
 
 /* Own snapshots: false when none can be taken now (installing, nothing new, applied is not durable
  * here: rules 10). On true, *ret_snapshot is an object without content that stands for the state as
- * applied now; the driver attaches the content, makes it durable, and feeds it to finish. */
+ * applied now, with a reference for the driver; the driver attaches the content, makes it durable,
+ * and feeds it to finish, which takes a reference of its own. */
 bool fl_engine_snapshot_begin(struct fl_engine *engine, struct fl_snapshot **ret_snapshot);
 void fl_engine_snapshot_finish(struct fl_engine *engine, uint64_t now_ms,
                                struct fl_snapshot *snapshot);
