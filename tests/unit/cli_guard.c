@@ -305,6 +305,23 @@ static void a_stopped_command_is_told_of(void **state)
     expect_word(f, GUARD_EXITED);
 }
 
+/* Dead, and not reaped by its parent, who is stopped. */
+static void await_zombie(pid_t pid)
+{
+    const struct timespec pause = {.tv_nsec = 5 * 1000 * 1000};
+    char path[64], line[256] = "";
+
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    while (strstr(line, ") Z ") == NULL) {
+        FILE *stat = fopen(path, "re");
+
+        assert_non_null(stat);
+        assert_non_null(fgets(line, sizeof line, stat));
+        fclose(stat);
+        nanosleep(&pause, NULL);
+    }
+}
+
 static void the_end_is_told_though_words_to_the_guard_were_unread(void **state)
 {
     struct fixture *f = *state;
@@ -314,6 +331,7 @@ static void the_end_is_told_though_words_to_the_guard_were_unread(void **state)
     expect_word(f, GUARD_STARTED);
     kill(f->guard, SIGSTOP);
     kill((pid_t)f->last.value, SIGKILL);
+    await_zombie((pid_t)f->last.value);
     guard_send(f->socket, &deadline);
     kill(f->guard, SIGCONT);
     waitpid(f->guard, NULL, 0);
