@@ -276,7 +276,7 @@ const char *cli_operator_name(char *out, size_t size)
 
 void cli_print_json(json_t *document)
 {
-    json_dumpf(document, stdout, JSON_COMPACT | JSON_SORT_KEYS);
+    json_dumpf(document, stdout, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
     putchar('\n');
     fflush(stdout);
     json_decref(document);
