@@ -27,6 +27,9 @@ struct fl_member_config {
     unsigned n_peers;
     unsigned election_timeout_ms; /* 0: 500 */
     uint64_t snapshot_every;      /* entries between snapshots; 0: 65536 */
+    /* An empty directory begins a new cluster. Without it an empty directory is refused: a node
+     * that lost its data must not vote again under its id. */
+    bool bootstrap;
     const char *version;
 };
 
@@ -34,9 +37,9 @@ struct fl_member_config {
  * failure `why` (512 bytes) says what, where, and what to do. */
 int fl_member_new(struct fl_loop *loop, const struct fl_member_config *config,
                   struct fl_member **ret_member, char *why);
-/* Hands leadership over, waits for the store, closes; `done` follows once. */
+/* Hands leadership over, waits for the store, closes; `done` follows once, and the object is gone.
+ */
 void fl_member_stop(struct fl_member *member, void (*done)(void *ctx), void *ctx);
-void fl_member_free(struct fl_member *member); /* after done */
 unsigned fl_member_port(const struct fl_member *member);
 
 /* A gateway in this process: frames to it go through `send` (called on the member's loop); frames
