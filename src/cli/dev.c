@@ -21,7 +21,7 @@
 #define CLUSTER_NAME    "dev"
 #define READY_MS_MAX    30000
 #define STOP_MS_MAX     10000
-#define NODE_ARGS_FIXED 13
+#define NODE_ARGS_FIXED 14
 #define NODE_ARGS_MAX   (NODE_ARGS_FIXED + 2 * DEV_NODES_MAX)
 
 struct dev_run {
@@ -71,6 +71,32 @@ static char *printf_new(const char *format, ...)
     return fl_xstrdup(text);
 }
 
+/* A node that has once served has data, and must never begin anew without it: it could vote twice.
+ */
+static void begun_path(const struct dev_node *node, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%s/begun", node->dir);
+}
+
+static bool has_begun(const struct dev_node *node)
+{
+    char path[PATH_MAX];
+
+    begun_path(node, path);
+    return access(path, F_OK) == 0;
+}
+
+static void mark_begun(const struct dev_node *node)
+{
+    char path[PATH_MAX];
+    int fd;
+
+    begun_path(node, path);
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        close(fd);
+}
+
 /* In the child; never returns. */
 static void become_node(const struct dev_run *run, unsigned index, int ready)
 {
@@ -96,6 +122,8 @@ static void become_node(const struct dev_run *run, unsigned index, int ready)
     }
     argv[n++] = "--log-level";
     argv[n++] = (char *)run->log_level;
+    if (!has_begun(node))
+        argv[n++] = "--bootstrap";
     argv[n] = NULL;
     log = open(printf_new("%s/log", node->dir), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     setpgid(0, 0); /* ^C is for us: we stop them in order */
@@ -208,6 +236,7 @@ static bool is_ready(struct dev_node *node)
         return true;
     if (poll(&polled, 1, 0) <= 0 || read(node->ready, line, sizeof line) <= 0)
         return false;
+    mark_begun(node);
     node->ready = -1; /* left open: the node may print more, and must not die of it */
     return true;
 }
