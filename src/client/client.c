@@ -155,8 +155,9 @@ static void note_connection(void *ctx, bool is_connected, const char *endpoint, 
 {
     struct fl_client *client = ctx;
 
-    (void)endpoint;
-    fl_why_copy_text(client->connect_why, sizeof client->connect_why, is_connected ? NULL : why);
+    client->connect_why[0] = '\0';
+    if (!is_connected)
+        snprintf(client->connect_why, sizeof client->connect_why, "%.100s: %.140s", endpoint, why);
 }
 
 static int start_channel(struct fl_client *client, uint64_t seed, struct fl_why *why)

@@ -45,8 +45,8 @@ static void refuse(struct fl_client *client, struct fl_lock *lock, const struct 
     struct fl_why fuller = *why;
 
     if (why->code == FL_E_UNREACHABLE && client->connect_why[0] != '\0')
-        snprintf(fuller.message, sizeof fuller.message, "cannot reach %.120s: %.240s",
-                 client->endpoints, client->connect_why);
+        snprintf(fuller.message, sizeof fuller.message, "no endpoint can be reached: %s",
+                 client->connect_why);
     answer_acquire(client, lock, &fuller);
 }
 

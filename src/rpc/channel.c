@@ -180,10 +180,9 @@ void fl_channel__link_gone(struct fl_channel_link *link, const char *why)
     }
     if (!was_current)
         return;
-    if (was_ready)
-        tell_state(ch, false, link->endpoint, why);
-    else
+    if (!was_ready)
         count_failure(ch);
+    tell_state(ch, false, link->endpoint, why);
     if (!fl_list_is_empty(&ch->waiting))
         redial(ch);
 }

@@ -25,6 +25,7 @@ struct fl_rpc_channel_config {
     size_t message_bytes_max;      /* 0: 4 MiB */
     const char *user_agent;        /* NULL: "fencelock" */
     uint64_t random_seed;          /* for jitter and the first endpoint */
+    /* Connected, or not any more, or one attempt has failed: why. */
     void (*on_state)(void *ctx, bool is_connected, const char *endpoint,
                      const char *why); /* or NULL */
     void *ctx;
