@@ -1,15 +1,46 @@
-# The commands of README.md; Meson and Ninja do the building.
+# The commands of README.md. Meson and Ninja build; scripts/ does what takes more than a line.
 BUILD := build
-SETUP := meson setup $(BUILD)
+DIR ?= run
 
-.PHONY: build deps format
+.PHONY: build deps run test demo lint format bench soak fuzz clean
 
-build: deps
-	@[ -f $(BUILD)/build.ninja ] || $(SETUP)
+build: deps $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
+
+$(BUILD)/build.ninja:
+	@meson setup $(BUILD) -Dtests=false
 
 deps:
 	@scripts/install-deps
 
+# A five-node cluster on this machine, with its data under run/ (DIR=...). ^C stops it.
+run: build
+	@exec $(BUILD)/bin/fencelock dev --dir $(DIR)
+
+# All tests (SUITE=unit, cluster, interop, sim, crash, fence, lint: one of them).
+test:
+	@scripts/install-deps test
+	@scripts/run-tests $(SUITE)
+
+# The paused holder, end to end (ARGS=--no-fence, ARGS="--store postgres").
+demo: build
+	@scripts/demo $(ARGS)
+
+lint:
+	@scripts/install-deps test
+	@scripts/run-tests lint
+
 format:
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+# Figures of this machine: latency, saturation, the region's load, bytes per lock.
+bench: build
+	@scripts/bench
+
+# The simulators and the fault tests for long (SECONDS=3600).
+soak:
+	@scripts/install-deps test
+	@scripts/soak $(SECONDS)
+
+clean:
+	@rm -rf build build-clang build-asan build-tsan
