@@ -71,8 +71,9 @@ class ClusterTest(unittest.TestCase):
         self.assertIn("host gone", said)
 
     def test_ending_a_session_frees_its_locks(self):
-        holder = self.hold("ended")
-        session = self.cluster.json("describe", "ended")["holders"][0]["session_id"]
+        holder = self.hold("ended", "--client-name", "ended-by-hand")
+        session = next(item["session_id"] for item in self.cluster.json("sessions")["sessions"]
+                       if item["client"] == "ended-by-hand")
         self.cluster.tool("end-session", session, check=True)
         self.assertEqual(holder.wait(PATIENCE), 76)
         self.assertFalse(self.cluster.json("describe", "ended")["held"])
