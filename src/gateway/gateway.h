@@ -20,8 +20,8 @@
 struct fl_gateway;
 
 struct fl_gateway_config {
-    const char *address;        /* HOST:PORT of the clients' port; port 0 takes a free one */
-    size_t message_bytes_max;   /* of a client's message; 0: 64 KiB */
+    const char *address;      /* HOST:PORT of the clients' port; port 0 takes a free one */
+    size_t message_bytes_max; /* of a client's message; 0: 64 KiB */
     struct fl_router_config router;
     struct fl_rates_config rates; /* zero: none */
     /* Streams and watches end when no leader could be reached for so long, so that clients move on
