@@ -34,6 +34,11 @@ class FenceTest(unittest.TestCase):
     def paid(self):
         return self.server.psql("SELECT paid, by_token FROM ledger").stdout.strip()
 
+    def await_one_waiter(self):
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        while self.server.psql(waiting).stdout.strip() != "1":
+            pass
+
     def test_a_stale_writer_is_refused_and_changes_nothing(self):
         self.assertEqual(self.pay(2).returncode, 0)
         late = self.pay(1)
@@ -72,15 +77,55 @@ class FenceTest(unittest.TestCase):
         old.run("SELECT fencelock.claim('inv', 1);")
         old.run("BEGIN; SELECT fencelock.\"check\"('inv', 1);")
         new.send("BEGIN; SELECT fencelock.claim('inv', 2); UPDATE ledger SET paid = paid + 10; COMMIT;")
-        waiting = """SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"""
-        while self.server.psql(waiting).stdout.strip() != "1":
-            pass
+        self.await_one_waiter()
         old.run("UPDATE ledger SET paid = paid + 1; COMMIT;")  # checked before the claim: it comes first
         new.wait()
         self.assertIn("FL001", old.run("BEGIN; SELECT fencelock.\"check\"('inv', 1); ROLLBACK;"))
         self.assertEqual(self.server.psql("SELECT paid FROM ledger").stdout.strip(), "11")
         old.close()
         new.close()
+
+    def test_a_claim_that_waited_sees_what_the_holder_before_committed_at_every_isolation_level(self):
+        for level in ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"):
+            for how in ("claim", '"check"'):
+                self.server.psql("""DELETE FROM fencelock.fence; DROP TABLE IF EXISTS payment;
+                    CREATE TABLE payment (token bigint); SELECT fencelock.claim('inv', 1)""")
+                old, new = self.server.session(), self.server.session()
+                old.run(f"BEGIN; SELECT fencelock.{how}('inv', 1); INSERT INTO payment VALUES (1);")
+                new.send(f"""BEGIN ISOLATION LEVEL {level}; SELECT fencelock.claim('inv', 2);
+                    INSERT INTO payment SELECT 2 WHERE NOT EXISTS (SELECT 1 FROM payment); COMMIT;""")
+                self.await_one_waiter()
+                old.run("COMMIT;")
+                told = new.wait()
+                self.assertEqual("40001" in told, level != "READ COMMITTED", told)
+                self.assertEqual(self.server.psql("SELECT token FROM payment").stdout.split(), ["1"], level + how)
+                old.close()
+                new.close()
+
+    def test_an_application_can_claim_but_not_lower_a_token(self):
+        self.server.psql("""DROP OWNED BY payouts; DROP ROLE payouts""", check=False)
+        self.server.psql("CREATE ROLE payouts; GRANT USAGE ON SCHEMA fencelock TO payouts")
+        self.server.psql("""SET ROLE payouts; SELECT fencelock.claim('inv', 2); SELECT fencelock."check"('inv', 2)""")
+        lower = self.server.psql("SET ROLE payouts; UPDATE fencelock.fence SET token = 1", check=False)
+        self.assertIn("42501", lower.stderr)
+
+    def test_a_guarded_row_refuses_whoever_did_not_check(self):
+        self.server.psql("""CREATE TRIGGER fenced BEFORE INSERT OR UPDATE OR DELETE ON ledger
+            FOR EACH ROW EXECUTE FUNCTION fencelock.guard('ledger/', 'id'); SELECT fencelock.claim('ledger/1', 5)""")
+        for write in ("UPDATE ledger SET paid = 9", "DELETE FROM ledger", "INSERT INTO ledger VALUES (2, 0, 0)"):
+            self.assertIn("FL003", self.server.psql(write, check=False).stderr, write)
+        check = "BEGIN; SELECT fencelock.\"check\"('ledger/1', 5);"
+        moved = self.server.psql(f"{check} UPDATE ledger SET id = 2; COMMIT", check=False)
+        self.assertIn('"ledger/2"', moved.stderr)
+        self.server.psql(f"{check} SAVEPOINT s; UPDATE ledger SET paid = 1; RELEASE s; COMMIT")
+        self.server.psql(f"{check} DELETE FROM ledger; COMMIT")
+
+    def test_a_guarded_table_refuses_whoever_did_not_check(self):
+        self.server.psql("""CREATE TRIGGER fenced BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON ledger
+            FOR EACH STATEMENT EXECUTE FUNCTION fencelock.guard('ledger')""")
+        for write in ("UPDATE ledger SET paid = 9", "TRUNCATE ledger"):
+            self.assertIn("FL003", self.server.psql(write, check=False).stderr, write)
+        self.server.psql("BEGIN; SELECT fencelock.claim('ledger', 5); UPDATE ledger SET paid = 1; COMMIT")
 
     def test_over_many_racing_writers_accepted_tokens_never_fall(self):
         self.server.psql("CREATE TABLE IF NOT EXISTS seen (n serial, token bigint); TRUNCATE seen;")
