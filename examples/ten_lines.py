@@ -1,14 +1,21 @@
-"""Fencelock from Python with nothing but grpcio and generated stubs. Generate them once:
+"""Fencelock from Python with nothing but grpcio and generated stubs. On Debian 12 (packages protobuf-compiler,
+protobuf-compiler-grpc and python3-grpcio) generate them once, in the root of the repository:
 
-    python3 -m grpc_tools.protoc -Iproto --python_out=. --grpc_python_out=. proto/fencelock/v1/lock.proto
+    protoc -Iproto --python_out=. --grpc_python_out=. \\
+        --plugin=protoc-gen-grpc_python=/usr/bin/grpc_python_plugin fencelock/v1/lock.proto
 
-Then, with a cluster at 127.0.0.1:3362 (fencelock dev):  python3 examples/ten_lines.py
+Elsewhere "python3 -m grpc_tools.protoc" of grpcio-tools does the same. Then, with a cluster (make run):
+
+    PYTHONPATH=. /usr/bin/python3 examples/ten_lines.py [127.0.0.1:3362]
 """
+import sys
+
 import grpc
 from fencelock.v1 import lock_pb2 as pb
 from fencelock.v1 import lock_pb2_grpc
 
-lock = lock_pb2_grpc.LockServiceStub(grpc.insecure_channel("127.0.0.1:3362"))
+endpoint = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:3362"
+lock = lock_pb2_grpc.LockServiceStub(grpc.insecure_channel(endpoint))
 session = lock.CreateSession(pb.CreateSessionRequest(options=pb.SessionOptions(client="ten-lines"))).session_id
 got = lock.Acquire(pb.AcquireRequest(session_id=session, name="payout/INV-55102", wait_ms=5000))
 if got.granted:
