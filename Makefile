@@ -1,8 +1,8 @@
 # The commands of README.md. Meson and Ninja build; scripts/ does what takes more than a line.
 BUILD := build
-DIR ?= run
+DIR ?= $(if $(FENCELOCK_DIR),$(FENCELOCK_DIR),run)
 
-.PHONY: build deps run test demo lint format bench soak fuzz clean
+.PHONY: build deps run test demo lint format bench soak clean
 
 build: deps $(BUILD)/build.ninja
 	@ninja -C $(BUILD)

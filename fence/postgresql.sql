@@ -63,6 +63,10 @@ BEGIN
         RETURN NULL;
     END IF;
     SELECT f.token INTO before FROM fencelock.fence f WHERE f.resource = claim.resource FOR UPDATE;
+    IF before IS NULL THEN -- somebody deleted the row just now: what was seen is lost, so nothing may pass
+        RAISE EXCEPTION 'fencelock: the fence row of "%" was deleted meanwhile', claim.resource
+            USING ERRCODE = 'serialization_failure', HINT = 'Repeat the transaction.';
+    END IF;
     IF before > claim.token THEN
         PERFORM fencelock.refuse(claim.resource, claim.token, before);
     END IF;

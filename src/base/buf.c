@@ -105,17 +105,23 @@ void fl_buf_put_str(struct fl_buf *buf, struct fl_str value)
 
 void fl_buf_printf(struct fl_buf *buf, const char *format, ...)
 {
-    va_list args, again;
-    int need;
+    size_t room = 128;
 
-    va_start(args, format);
-    va_copy(again, args);
-    need = vsnprintf(NULL, 0, format, args);
-    va_end(args);
-    FL_REQUIRE(need >= 0);
-    vsnprintf((char *)fl_buf_reserve(buf, (size_t)need + 1), (size_t)need + 1, format, again);
-    va_end(again);
-    buf->len += (size_t)need;
+    for (;;) {
+        char *out = (char *)fl_buf_reserve(buf, room);
+        va_list args;
+        int need;
+
+        va_start(args, format);
+        need = vsnprintf(out, room, format, args);
+        va_end(args);
+        FL_REQUIRE(need >= 0);
+        if ((size_t)need < room) {
+            buf->len += (size_t)need;
+            return;
+        }
+        room = (size_t)need + 1;
+    }
 }
 
 struct fl_reader fl_reader_from(const void *data, size_t len)

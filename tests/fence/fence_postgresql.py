@@ -16,13 +16,11 @@ LEDGER = """
 class FenceTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = postgres.Postgres().__enter__()
+        cls.server = postgres.Postgres()
+        cls.addClassCleanup(cls.server.__exit__)
+        cls.server.__enter__()
         cls.server.load(os.path.join(ROOT, "fence", "postgresql.sql"))
         cls.server.load(os.path.join(ROOT, "fence", "postgresql.sql"))  # loading again is harmless
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.__exit__()
 
     def setUp(self):
         self.server.psql("DROP TABLE IF EXISTS ledger; DELETE FROM fencelock.fence;" + LEDGER)
@@ -71,6 +69,30 @@ class FenceTest(unittest.TestCase):
     def test_nonsense_is_refused(self):
         for call in ("claim('inv', 0)", "claim('inv', -1)", "claim('inv', NULL)", "claim(NULL, 1)"):
             self.assertNotEqual(self.server.psql(f"SELECT fencelock.{call}", check=False).returncode, 0, call)
+
+    def await_lock_wait(self):
+        """Until one connection waits for a lock: looked for inside the server, with a generous limit."""
+        self.server.psql("""DO $$ BEGIN
+            FOR i IN 1..6000 LOOP
+                PERFORM pg_stat_clear_snapshot();
+                IF EXISTS (SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock') THEN RETURN; END IF;
+                PERFORM pg_sleep(0.01);
+            END LOOP;
+            RAISE EXCEPTION 'nobody waits for a lock';
+        END $$""")
+
+    def test_a_claim_whose_row_was_deleted_meanwhile_does_not_pass(self):
+        self.server.psql("SELECT fencelock.claim('inv', 5)")
+        deleting, claiming = self.server.session(), self.server.session()
+        deleting.run("BEGIN; DELETE FROM fencelock.fence WHERE resource = 'inv';")
+        claiming.send("SELECT fencelock.claim('inv', 3);")
+        self.await_lock_wait()
+        deleting.run("COMMIT;")
+        said = claiming.wait()
+        passed = self.server.psql("SELECT token FROM fencelock.fence WHERE resource = 'inv'").stdout.strip()
+        self.assertTrue("40001" in said or passed == "3", said)  # refused, or recorded: never passed unseen
+        deleting.close()
+        claiming.close()
 
     def test_a_newer_claim_waits_for_a_checked_write_and_not_the_reverse(self):
         old, new = self.server.session(), self.server.session()

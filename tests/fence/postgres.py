@@ -37,7 +37,8 @@ class Postgres:
         return self
 
     def __exit__(self, *_):
-        self.server("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
+        if os.path.exists(os.path.join(self.data, "postmaster.pid")):
+            self.server("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
         shutil.rmtree(self.dir)
 
     def psql_command(self, stop_on_error=True):
