@@ -98,6 +98,24 @@ BEGIN
 END
 $$;
 
+-- For shared holders, each of which has a token of its own: refuses if a higher one has been claimed, and claims
+-- nothing, so that they do not shut each other out. A claim waits until the transaction ends, if there was one before.
+CREATE OR REPLACE FUNCTION fencelock.check_shared(resource text, token bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    seen bigint;
+BEGIN
+    IF token IS NULL OR token <= 0 OR resource IS NULL THEN
+        RAISE EXCEPTION 'fencelock: check_shared() needs a resource and a token above 0'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT f.token INTO seen FROM fencelock.fence f WHERE f.resource = check_shared.resource FOR SHARE;
+    IF seen > check_shared.token THEN
+        PERFORM fencelock.refuse(check_shared.resource, check_shared.token, seen);
+    END IF;
+END
+$$;
+
 -- Fails with FL003 unless this transaction has claimed or checked the resource.
 CREATE OR REPLACE FUNCTION fencelock.demand(resource text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -67,7 +67,8 @@ class FenceTest(unittest.TestCase):
         self.assertEqual(self.pay(1).returncode, 0)
 
     def test_nonsense_is_refused(self):
-        for call in ("claim('inv', 0)", "claim('inv', -1)", "claim('inv', NULL)", "claim(NULL, 1)"):
+        for call in ("claim('inv', 0)", "claim('inv', -1)", "claim('inv', NULL)", "claim(NULL, 1)",
+                     "check('inv', NULL)", "check_shared('inv', NULL)"):
             self.assertNotEqual(self.server.psql(f"SELECT fencelock.{call}", check=False).returncode, 0, call)
 
     def await_lock_wait(self):
@@ -123,6 +124,23 @@ class FenceTest(unittest.TestCase):
                 self.assertEqual(self.server.psql("SELECT token FROM payment").stdout.split(), ["1"], level + how)
                 old.close()
                 new.close()
+
+    def test_shared_holders_do_not_shut_each_other_out_and_a_writer_shuts_out_all(self):
+        for token in (5, 4, 6):
+            self.server.psql(f"SELECT fencelock.check_shared('inv', {token})")
+        self.server.psql("SELECT fencelock.claim('inv', 7)")
+        self.assertIn("FL001", self.server.psql("SELECT fencelock.check_shared('inv', 6)", check=False).stderr)
+        self.server.psql("SELECT fencelock.check_shared('inv', 8)")
+        self.assertEqual(self.pay(7, '"check"').returncode, 0)
+
+        reader, writer = self.server.session(), self.server.session()
+        reader.run("BEGIN; SELECT fencelock.check_shared('inv', 8);")
+        writer.send("SELECT fencelock.claim('inv', 9);")
+        self.await_one_waiter()
+        reader.run("COMMIT;")
+        writer.wait()
+        reader.close()
+        writer.close()
 
     def test_an_application_can_claim_but_not_lower_a_token(self):
         self.server.psql("""DROP OWNED BY payouts; DROP ROLE payouts""", check=False)

@@ -75,6 +75,26 @@ class FenceTest(unittest.TestCase):
         self.pay(100, resource="other")
         self.pay(1)
 
+    def test_a_newer_claim_waits_for_a_checked_write_and_not_the_reverse(self):
+        new = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+        token = 0
+        for journal in ("DELETE", "WAL"):
+            self.db.execute(f"PRAGMA journal_mode = {journal}")
+            for begin in ("BEGIN IMMEDIATE", "BEGIN"):  # a check is an insert: it takes the write lock itself
+                token += 1
+                self.pay(token)
+                self.db.execute(begin)
+                self.db.execute("INSERT INTO fencelock_check VALUES ('inv', ?)", (token,))
+                with self.assertRaisesRegex(sqlite3.OperationalError, "locked"):
+                    new.execute("INSERT INTO fencelock_claim VALUES ('inv', ?)", (token + 1,))
+                self.db.execute("UPDATE ledger SET paid = paid + 1")
+                self.db.execute("COMMIT")
+                new.execute("INSERT INTO fencelock_claim VALUES ('inv', ?)", (token + 1,))
+                with self.assertRaisesRegex(sqlite3.IntegrityError, "stale token"):
+                    self.pay(token, "check")
+                self.assertEqual(self.paid(), 2 * token)
+        new.close()
+
     def test_over_many_racing_writers_accepted_tokens_never_fall(self):
         self.db.execute("CREATE TABLE seen (n INTEGER PRIMARY KEY AUTOINCREMENT, token INTEGER)")
         writers, rounds = 4, 50
