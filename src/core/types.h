@@ -24,7 +24,7 @@
 /* Tokens survive JavaScript's numbers and fit a SQL BIGINT. */
 #define FL_TOKEN_MAX ((UINT64_C(1) << 53) - 1)
 /* A restore from a backup raises the counter by this: what was handed out after the backup was
- * taken stays below what comes (PROPERTIES L20). */
+ * taken stays below what comes (L20). */
 #define FL_TOKEN_RESTORE_JUMP (UINT64_C(1) << 40)
 
 /* Finished requests of a session that are remembered, so that a late retry gets the first outcome.
