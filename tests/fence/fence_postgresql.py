@@ -2,11 +2,13 @@
 import os
 import sys
 import threading
+import time
 import unittest
 
 import postgres
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FENCES = os.environ.get("FENCELOCK_FENCES", os.path.join(ROOT, "fence"))  # mutants.py breaks them
 LEDGER = """
     CREATE TABLE ledger (id int PRIMARY KEY, paid int NOT NULL, by_token bigint);
     INSERT INTO ledger VALUES (1, 0, NULL);
@@ -19,8 +21,8 @@ class FenceTest(unittest.TestCase):
         cls.server = postgres.Postgres()
         cls.addClassCleanup(cls.server.__exit__)
         cls.server.__enter__()
-        cls.server.load(os.path.join(ROOT, "fence", "postgresql.sql"))
-        cls.server.load(os.path.join(ROOT, "fence", "postgresql.sql"))  # loading again is harmless
+        cls.server.load(os.path.join(FENCES, "postgresql.sql"))
+        cls.server.load(os.path.join(FENCES, "postgresql.sql"))  # loading again is harmless
 
     def setUp(self):
         self.server.psql("DROP TABLE IF EXISTS ledger; DELETE FROM fencelock.fence;" + LEDGER)
@@ -34,8 +36,9 @@ class FenceTest(unittest.TestCase):
 
     def await_one_waiter(self):
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        end = time.monotonic() + 20
         while self.server.psql(waiting).stdout.strip() != "1":
-            pass
+            self.assertLess(time.monotonic(), end, "nobody waits")
 
     def test_a_stale_writer_is_refused_and_changes_nothing(self):
         self.assertEqual(self.pay(2).returncode, 0)
