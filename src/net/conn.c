@@ -36,20 +36,28 @@ struct fl_conn {
     void *ctx;
     enum state state;
     uv_tcp_t tcp;
-    uv_getaddrinfo_t resolve;
+    struct resolve *resolve; /* under way; NULL: none */
     uv_connect_t connect;
     uv_write_t write;
     struct addrinfo *addresses, *next_address; /* of a name, owned list */
     unsigned connect_timeout_ms;
-    bool is_resolving, is_writing, is_handle_open, is_gentle;
+    bool is_writing, is_handle_open, is_gentle;
     struct fl_timer read_timer;  /* connecting, or idle */
     struct fl_timer write_timer; /* stalled, or gentle close */
     struct fl_turn_hook turn;
     unsigned idle_timeout_ms;
     struct bytes out, inflight;
+    size_t left; /* of what is in flight, when last looked at */
     char peer[FL_ADDRESS_HOST_SIZE + 8];
     char why[128];
     int error;
+};
+
+/* It cannot be stopped once it has begun, and may take long: it does not hold up the end of its
+ * connection. */
+struct resolve {
+    uv_getaddrinfo_t request;
+    struct fl_conn *conn; /* NULL: nobody waits for it any more */
 };
 
 struct fl_conn_listener {
@@ -80,7 +88,7 @@ static void on_handle_closed(uv_handle_t *handle)
     struct fl_conn *c = handle->data;
 
     c->is_handle_open = false;
-    if (c->state == CLOSING && !c->is_resolving)
+    if (c->state == CLOSING)
         free_conn(c);
     else if (c->state == CONNECTING)
         try_next_address(c);
@@ -90,8 +98,11 @@ void fl_conn_close(struct fl_conn *c, int error, const char *why)
 {
     if (c->state == CLOSING)
         return;
-    if (c->is_resolving)
-        uv_cancel((uv_req_t *)&c->resolve);
+    if (c->resolve != NULL) {
+        c->resolve->conn = NULL;
+        (void)uv_cancel((uv_req_t *)&c->resolve->request);
+        c->resolve = NULL;
+    }
     c->state = CLOSING;
     c->error = error;
     snprintf(c->why, sizeof c->why, "%s", why);
@@ -178,7 +189,9 @@ static void write_rest(struct fl_conn *c, size_t taken)
         return;
     }
     c->is_writing = true;
-    set_timer(c, &c->write_timer, STALL_MS);
+    c->left = c->inflight.len - taken;
+    if (!c->is_gentle)
+        set_timer(c, &c->write_timer, STALL_MS);
 }
 
 static void send_out(struct fl_conn *c)
@@ -200,7 +213,7 @@ static void run_turn_end(struct fl_turn_hook *hook)
 {
     struct fl_conn *c = FL_CONTAINER_OF(hook, struct fl_conn, turn);
 
-    if (c->handler->on_turn_end != NULL && c->state == OPEN)
+    if (c->handler->on_turn_end != NULL && fl_conn_is_open(c))
         c->handler->on_turn_end(c, c->ctx);
     if (c->state == OPEN && !c->is_writing && c->out.len != 0)
         send_out(c);
@@ -250,6 +263,8 @@ size_t fl_conn_queued(const struct fl_conn *c)
 
 void fl_conn_close_gently(struct fl_conn *c, const char *why)
 {
+    if (c->is_gentle && c->state == OPEN)
+        return;
     if (c->state != OPEN || fl_conn_queued(c) == 0) {
         fl_conn_close(c, FL_E_CLOSED, why);
         return;
@@ -264,8 +279,14 @@ void fl_conn_close_gently(struct fl_conn *c, const char *why)
 static void on_write_timer(struct fl_timer *timer, uint64_t now_ms)
 {
     struct fl_conn *c = FL_CONTAINER_OF(timer, struct fl_conn, write_timer);
+    size_t left = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp);
 
     (void)now_ms;
+    if (left < c->left && !c->is_gentle) { /* slow, and not stuck */
+        c->left = left;
+        set_timer(c, &c->write_timer, STALL_MS);
+        return;
+    }
     fl_conn_close(c, FL_E_TIMEOUT, c->is_gentle ? c->why : "the other side takes nothing");
 }
 
@@ -315,6 +336,13 @@ void fl_conn_set_idle_timeout(struct fl_conn *c, unsigned timeout_ms)
 
 /* --- Opening --- */
 
+/* The next one is tried once the socket is closed. */
+static void leave_address(struct fl_conn *c)
+{
+    fl_timer_clear(c->loop, &c->read_timer);
+    uv_close((uv_handle_t *)&c->tcp, on_handle_closed);
+}
+
 static void on_read_timer(struct fl_timer *timer, uint64_t now_ms)
 {
     struct fl_conn *c = FL_CONTAINER_OF(timer, struct fl_conn, read_timer);
@@ -323,9 +351,11 @@ static void on_read_timer(struct fl_timer *timer, uint64_t now_ms)
     if (c->state == OPEN)
         fl_conn_close(c, FL_E_TIMEOUT, "nothing was heard for too long");
     else if (c->state == CONNECTING && c->next_address != NULL)
-        uv_close((uv_handle_t *)&c->tcp, on_handle_closed);
+        leave_address(c);
     else
-        fl_conn_close(c, FL_E_TIMEOUT, "connecting took too long");
+        fl_conn_close(c, FL_E_TIMEOUT,
+                      c->state == RESOLVING ? "its name could not be resolved in time"
+                                            : "connecting took too long");
 }
 
 static struct fl_conn *conn_new(struct fl_loop *loop, const struct fl_conn_handler *handler,
@@ -388,7 +418,7 @@ static void on_connected(uv_connect_t *connect, int status)
     if (status == 0)
         open_now(c);
     else if (c->next_address != NULL)
-        uv_close((uv_handle_t *)&c->tcp, on_handle_closed);
+        leave_address(c);
     else
         close_by_uv(c, status);
 }
@@ -423,16 +453,19 @@ static void try_next_address(struct fl_conn *c)
     connect_to(c, address->ai_addr);
 }
 
-static void on_resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *list)
+static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
 {
-    struct fl_conn *c = resolve->data;
+    struct resolve *resolve = FL_CONTAINER_OF(request, struct resolve, request);
+    struct fl_conn *c = resolve->conn;
 
-    c->is_resolving = false;
+    free(resolve);
+    if (c == NULL) {
+        uv_freeaddrinfo(list);
+        return;
+    }
+    c->resolve = NULL;
     c->addresses = list;
-    if (c->state == CLOSING) {
-        if (!c->is_handle_open)
-            free_conn(c);
-    } else if (status < 0) {
+    if (status < 0) {
         fl_conn_close(c, FL_E_UNREACHABLE, uv_strerror(status));
     } else {
         c->next_address = list->ai_next;
@@ -440,29 +473,43 @@ static void on_resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *
     }
 }
 
-static void resolve_and_connect(struct fl_conn *c, const char *text)
+static void resolve_name(struct fl_conn *c, const struct fl_address *address)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC};
-    struct fl_address address;
-    struct sockaddr_storage addr;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC};
+    struct resolve *resolve = malloc(sizeof *resolve);
     char port[8];
     int r;
+
+    if (resolve == NULL) {
+        close_nomem(c);
+        return;
+    }
+    snprintf(port, sizeof port, "%u", address->port);
+    resolve->conn = c;
+    r = uv_getaddrinfo(fl_loop_uv(c->loop), &resolve->request, on_resolved, address->host, port,
+                       &hints);
+    if (r < 0) {
+        free(resolve);
+        fl_conn_close(c, FL_E_UNREACHABLE, uv_strerror(r));
+        return;
+    }
+    c->resolve = resolve;
+    set_timer(c, &c->read_timer, c->connect_timeout_ms);
+}
+
+static void resolve_and_connect(struct fl_conn *c, const char *text)
+{
+    struct fl_address address;
+    struct sockaddr_storage addr;
 
     if (fl_address_parse(text, &address) < 0 || address.host[0] == '\0' || address.port == 0) {
         fl_conn_close(c, FL_E_INVALID, "the address is not HOST:PORT");
         return;
     }
-    if (fl_address_numeric(&address, &addr) == FL_OK) {
+    if (fl_address_numeric(&address, &addr) == FL_OK)
         connect_to(c, (struct sockaddr *)&addr);
-        return;
-    }
-    snprintf(port, sizeof port, "%u", address.port);
-    c->resolve.data = c;
-    r = uv_getaddrinfo(fl_loop_uv(c->loop), &c->resolve, on_resolved, address.host, port, &hints);
-    if (r < 0)
-        fl_conn_close(c, FL_E_UNREACHABLE, uv_strerror(r));
     else
-        c->is_resolving = true;
+        resolve_name(c, &address);
 }
 
 struct fl_conn *fl_conn_connect(struct fl_loop *loop, const char *address, unsigned timeout_ms,

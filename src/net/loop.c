@@ -184,10 +184,28 @@ struct fl_loop *fl_loop_new(void)
     return loop;
 }
 
+static void count_handle(uv_handle_t *handle, void *n)
+{
+    (void)handle;
+    ++*(unsigned *)n;
+}
+
+/* What closes may have a last word to send, so that hooks and timers go on until all are closed. */
+static void run_until_closed(struct fl_loop *loop)
+{
+    unsigned n;
+
+    do {
+        n = 0;
+        uv_walk(&loop->uv, count_handle, &n);
+    } while (n > 3 /* our own */ && (arm(loop), uv_run(&loop->uv, UV_RUN_ONCE) != 0));
+}
+
 void fl_loop_free(struct fl_loop *loop)
 {
     if (loop == NULL)
         return;
+    run_until_closed(loop);
     uv_close((uv_handle_t *)&loop->timer, NULL);
     uv_close((uv_handle_t *)&loop->check, NULL);
     uv_close((uv_handle_t *)&loop->prepare, NULL);

@@ -17,6 +17,7 @@
 #define MESSAGE_BYTES_MAX    (4u * 1024 * 1024)
 
 static void dial(struct fl_rpc_channel *ch);
+static void start_waiting(struct fl_rpc_channel *ch);
 
 static void tell_state(const struct fl_rpc_channel *ch, bool is_connected, const char *endpoint,
                        const char *why)
@@ -80,7 +81,9 @@ static void on_redial(struct fl_timer *timer, uint64_t now_ms)
     struct fl_rpc_channel *ch = FL_CONTAINER_OF(timer, struct fl_rpc_channel, redial);
 
     (void)now_ms;
-    if (!fl_list_is_empty(&ch->waiting))
+    if (ch->current != NULL && ch->current->is_ready)
+        start_waiting(ch);
+    else if (!fl_list_is_empty(&ch->waiting))
         dial(ch);
 }
 
@@ -104,23 +107,28 @@ void fl_channel__place(struct fl_rpc_client_call *call)
 {
     struct fl_rpc_channel *ch = call->channel;
 
-    if (ch->current != NULL && ch->current->is_ready &&
-        fl_channel__call_start(call, ch->current) == FL_OK)
-        return;
     fl_list_append(&ch->waiting, &call->link);
-    if (ch->current == NULL && !fl_heap_contains(&ch->redial.node))
+    if (ch->current != NULL && ch->current->is_ready)
+        start_waiting(ch);
+    else if (ch->current == NULL && !fl_heap_contains(&ch->redial.node))
         dial(ch);
 }
 
 static void start_waiting(struct fl_rpc_channel *ch)
 {
+    int r = FL_OK;
+
     FL_LIST_EACH(link, &ch->waiting)
     {
-        struct fl_rpc_client_call *call = FL_CONTAINER_OF(link, struct fl_rpc_client_call, link);
-
-        if (fl_channel__call_start(call, ch->current) < 0)
-            break; /* they wait for memory, or their deadline */
+        r = fl_channel__call_start(FL_CONTAINER_OF(link, struct fl_rpc_client_call, link),
+                                   ch->current);
+        if (r < 0)
+            break;
     }
+    if (r == FL_E_CLOSED) /* its numbers for streams are used up */
+        fl_channel__link_draining(ch->current);
+    else if (r < 0) /* for memory, they wait */
+        (void)fl_timer_set(ch->loop, &ch->redial, fl_loop_now_ms(ch->loop) + BACKOFF_MIN_MS);
 }
 
 void fl_channel__link_ready(struct fl_channel_link *link)
@@ -155,6 +163,12 @@ static void free_channel(struct fl_rpc_channel *ch)
     free(ch);
 }
 
+static void free_if_over(struct fl_rpc_channel *ch)
+{
+    if (ch->is_freed && !ch->is_pinned && fl_list_is_empty(&ch->links))
+        free_channel(ch);
+}
+
 void fl_channel__link_gone(struct fl_channel_link *link, const char *why)
 {
     struct fl_rpc_channel *ch = link->channel;
@@ -166,25 +180,26 @@ void fl_channel__link_gone(struct fl_channel_link *link, const char *why)
     snprintf(text, sizeof text, "the connection to %s broke: %s", link->endpoint, why);
     if (was_current)
         ch->current = NULL;
+    ch->is_pinned = true;
     while ((first = fl_list_first(&link->calls)) != NULL) {
         struct fl_rpc_client_call *call = FL_CONTAINER_OF(first, struct fl_rpc_client_call, link);
 
         nghttp2_session_set_stream_user_data(link->session, call->stream_id, NULL);
         call->stream_id = 0;
-        fl_channel__call_done(call, FL_RPC_UNAVAILABLE, text);
+        if (call->was_sent || call->has_headers)
+            fl_channel__call_done(call, FL_RPC_UNAVAILABLE, text);
+        else
+            fl_channel__call_replay(call);
     }
-    if (ch->is_freed) {
-        if (fl_list_is_empty(&ch->links))
-            free_channel(ch);
-        return;
+    if (was_current) {
+        if (!was_ready)
+            count_failure(ch);
+        tell_state(ch, false, link->endpoint, why);
+        if (!fl_list_is_empty(&ch->waiting))
+            redial(ch);
     }
-    if (!was_current)
-        return;
-    if (!was_ready)
-        count_failure(ch);
-    tell_state(ch, false, link->endpoint, why);
-    if (!fl_list_is_empty(&ch->waiting))
-        redial(ch);
+    ch->is_pinned = false;
+    free_if_over(ch);
 }
 
 /* --- The channel --- */
@@ -286,10 +301,12 @@ void fl_rpc_channel_free(struct fl_rpc_channel *ch)
 
         cancel_all(&link->calls);
         /* The cancels go out first: the server frees what was waited for at once. */
-        fl_conn_close_gently(link->conn, "the client is done");
+        if (link->session != NULL && fl_conn_is_open(link->conn))
+            fl_conn_mark(link->conn);
+        else
+            fl_channel__link_close(link, "the client is done");
     }
-    if (fl_list_is_empty(&ch->links))
-        free_channel(ch);
+    free_if_over(ch);
 }
 
 void fl_rpc_channel_move_on(struct fl_rpc_channel *ch, const char *why)

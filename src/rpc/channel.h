@@ -50,7 +50,7 @@ struct fl_rpc_call_handler {
 
 /* Begins a call. `deadline_ms` from now, 0: none (grpc-timeout). With `wait_for_ready` false it
  * fails at once (UNAVAILABLE) when no connection can be made; else it waits until its deadline.
- * NULL: out of memory. */
+ * NULL: out of memory, or the channel is being freed. */
 struct fl_rpc_client_call *fl_rpc_channel_call(struct fl_rpc_channel *channel, const char *path,
                                                unsigned deadline_ms, bool wait_for_ready,
                                                const struct fl_rpc_call_handler *handler,

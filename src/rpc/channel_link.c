@@ -76,6 +76,23 @@ static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t stream
     return 0;
 }
 
+/* A request that was begun while the server's GOAWAY was on its way. */
+static int on_frame_not_send(nghttp2_session *session, const nghttp2_frame *frame, int error,
+                             void *user_data)
+{
+    struct fl_channel_link *link = user_data;
+    struct fl_rpc_client_call *call =
+        nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+
+    if (call == NULL || frame->hd.type != NGHTTP2_HEADERS ||
+        error != NGHTTP2_ERR_START_STREAM_NOT_ALLOWED)
+        return 0;
+    nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, NULL);
+    fl_channel__link_draining(link);
+    fl_channel__call_replay(call);
+    return 0;
+}
+
 static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t error_code,
                            void *user_data)
 {
@@ -98,6 +115,7 @@ nghttp2_session_callbacks *fl_channel__callbacks(void)
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame_recv);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data_chunk);
+    nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, on_frame_not_send);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
     return callbacks;
 }
@@ -171,8 +189,10 @@ static void on_turn_end(struct fl_conn *conn, void *ctx)
     else if (nghttp2_session_want_read(link->session) == 0 &&
              nghttp2_session_want_write(link->session) == 0)
         fl_channel__link_close(link, "the server ended the connection");
+    else if (link->channel->is_freed)
+        fl_conn_close_gently(conn, "the client is done");
     else if (link != link->channel->current && fl_list_is_empty(&link->calls))
-        fl_channel__link_close(link, "drained");
+        fl_conn_close_gently(conn, "drained");
 }
 
 static void on_drained(struct fl_conn *conn, void *ctx)

@@ -26,7 +26,8 @@ struct fl_rpc_channel {
     struct fl_timer redial;
     unsigned backoff_ms;
     bool is_freed;
-    char why[160]; /* of the last failure */
+    bool is_pinned; /* a callback of ours is using it: freed afterwards */
+    char why[160];  /* of the last failure */
 };
 
 /* One connection to one endpoint. */
@@ -52,7 +53,8 @@ struct fl_rpc_client_call {
     void *ctx;
     char *path; /* owned */
     bool wait_for_ready, is_half_closed, has_headers, was_sent;
-    unsigned dials_left; /* failures until it gives up, unless wait_for_ready */
+    unsigned replays_left; /* how often it may go out again, unseen by a server */
+    unsigned dials_left;   /* failures until it gives up, unless wait_for_ready */
     uint64_t deadline_ms;
     struct fl_timer timer;
     /* Messages stay until the server has answered something: a call that it never looked at can be
@@ -86,6 +88,8 @@ int fl_channel__call_start(struct fl_rpc_client_call *call, struct fl_channel_li
 void fl_channel__call_header(struct fl_rpc_client_call *call, struct fl_str name,
                              struct fl_str value);
 void fl_channel__call_input(struct fl_rpc_client_call *call, const uint8_t *data, size_t len);
+/* No server has looked at it: as good as not sent. Goes out again, or ends. */
+void fl_channel__call_replay(struct fl_rpc_client_call *call);
 /* Its stream was closed with that HTTP/2 code. */
 void fl_channel__call_closed(struct fl_rpc_client_call *call, uint32_t error_code);
 /* on_done, then the memory goes. */

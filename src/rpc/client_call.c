@@ -7,6 +7,9 @@
 #include "base/error.h"
 #include "rpc/channel_parts.h"
 
+/* A server that refuses everything must not keep its client busy. */
+#define REPLAYS_MAX 8
+
 /* --- The end --- */
 
 static void free_blocks(struct fl_rpc_client_call *call)
@@ -80,7 +83,7 @@ struct fl_rpc_client_call *fl_rpc_channel_call(struct fl_rpc_channel *ch, const 
                                                unsigned deadline_ms, bool wait_for_ready,
                                                const struct fl_rpc_call_handler *handler, void *ctx)
 {
-    struct fl_rpc_client_call *call = calloc(1, sizeof *call);
+    struct fl_rpc_client_call *call = ch->is_freed ? NULL : calloc(1, sizeof *call);
 
     if (call == NULL)
         return NULL;
@@ -89,6 +92,7 @@ struct fl_rpc_client_call *fl_rpc_channel_call(struct fl_rpc_channel *ch, const 
     call->ctx = ctx;
     call->wait_for_ready = wait_for_ready;
     call->dials_left = ch->n_endpoints;
+    call->replays_left = REPLAYS_MAX;
     call->path = strdup(path);
     call->timer = FL_TIMER_INIT(on_deadline);
     call->deadline_ms = UINT64_MAX;
@@ -181,7 +185,7 @@ int fl_channel__call_start(struct fl_rpc_client_call *call, struct fl_channel_li
     call->cursor = call->first;
     call->stream_id = nghttp2_submit_request(link->session, NULL, headers, n, &provider, call);
     if (call->stream_id < 0)
-        return FL_E_NOMEM;
+        return call->stream_id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE ? FL_E_CLOSED : FL_E_NOMEM;
     call->on = link;
     fl_list_remove(&call->link);
     fl_list_append(&link->calls, &call->link);
@@ -363,13 +367,17 @@ static void finish_without_status(struct fl_rpc_client_call *call, uint32_t erro
     }
 }
 
-/* The server never looked at it: as good as not sent. */
-static void place_again(struct fl_rpc_client_call *call)
+void fl_channel__call_replay(struct fl_rpc_client_call *call)
 {
-    fl_list_remove(&call->link);
+    call->was_sent = false;
     call->on = NULL;
     call->stream_id = 0;
-    call->was_sent = false;
+    if (call->replays_left == 0 || call->channel->is_freed) {
+        fl_channel__call_done(call, FL_RPC_UNAVAILABLE, "the server refused the call");
+        return;
+    }
+    call->replays_left--;
+    fl_list_remove(&call->link);
     fl_channel__place(call);
 }
 
@@ -383,10 +391,12 @@ void fl_channel__call_closed(struct fl_rpc_client_call *call, uint32_t error_cod
         .retry_after_ms = call->end.retry_after_ms,
     };
 
-    if (call->has_status)
+    if (call->has_status && status.code == FL_RPC_OK && fl_deframer_is_inside(&call->deframer))
+        fl_channel__call_done(call, FL_RPC_INTERNAL, "the answer ends inside a message");
+    else if (call->has_status)
         finish(call, &status);
     else if (error_code == NGHTTP2_REFUSED_STREAM && !call->has_headers)
-        place_again(call);
+        fl_channel__call_replay(call);
     else
         finish_without_status(call, error_code);
 }

@@ -35,6 +35,8 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     struct fl_rpc_connection *c = user_data;
     struct fl_rpc_call *call;
 
+    if (c->server->is_freed) /* by a handler, in this very read */
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
     call = fl_rpc__call_new(c, frame->hd.stream_id);
@@ -50,13 +52,16 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 {
     struct fl_rpc_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
 
+    int r;
+
     (void)flags;
     (void)user_data;
-    if (call == NULL || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
-        return 0;
-    return fl_rpc__call_header(call, name, name_len, value, value_len) < 0
-               ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
-               : 0;
+    if (call == NULL)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    r = frame->headers.cat == NGHTTP2_HCAT_REQUEST
+            ? fl_rpc__call_header(call, name, name_len, value, value_len)
+            : fl_rpc__call_trailer(call, name_len, value_len);
+    return r < 0 ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE : 0;
 }
 
 static void note_ping(struct fl_rpc_connection *c)
@@ -76,6 +81,16 @@ static void note_ping(struct fl_rpc_connection *c)
     fl_rpc__connection_wake(c);
 }
 
+/* Counted here, as frames for streams that are closed are not reported as received. */
+static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *user_data)
+{
+    struct fl_rpc_connection *c = user_data;
+
+    (void)session;
+    (void)hd;
+    return ++c->idle_frames > FL_RPC_IDLE_FRAMES_MAX ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
+}
+
 static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, void *user_data)
 {
     struct fl_rpc_connection *c = user_data;
@@ -89,7 +104,8 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
             fl_rpc__call_headers_end(call);
         break;
     case NGHTTP2_DATA:
-        c->idle_frames = frame->hd.length != 0 ? 0 : c->idle_frames + 1;
+        if (frame->hd.length != 0)
+            c->idle_frames = 0;
         break;
     case NGHTTP2_PING:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0)
@@ -100,11 +116,8 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
             c->is_ping_open = false;
         break;
     default:
-        c->idle_frames++;
         break;
     }
-    if (c->idle_frames > FL_RPC_IDLE_FRAMES_MAX)
-        return NGHTTP2_ERR_CALLBACK_FAILURE;
     if (call != NULL && (frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
         (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
         fl_rpc__call_input_end(call);
@@ -137,7 +150,9 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
 
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
         return 0;
-    c->ping_strikes = 0; /* clients ping to measure what we send: that is no abuse */
+    /* Clients ping to measure what we send, and give windows back for it: that is no abuse. */
+    c->ping_strikes = 0;
+    c->idle_frames = 0;
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0)
         return 0;
     /* We are done and the client may not be: without a reset the stream would stay open and count.
@@ -189,6 +204,7 @@ nghttp2_session_callbacks *fl_rpc__server_callbacks(void)
         return NULL;
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame_recv);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data_chunk);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_send);
@@ -210,6 +226,7 @@ static void on_alive_timer(struct fl_timer *timer, uint64_t now_ms)
     struct fl_rpc_connection *c = FL_CONTAINER_OF(timer, struct fl_rpc_connection, alive);
     uint64_t silent_ms = now_ms - c->last_read_ms;
 
+    fl_rpc__reset_stalled(c, now_ms);
     if (!c->has_preface) {
         fl_rpc__connection_close(c, "no HTTP/2 preface came");
     } else if (silent_ms < FL_RPC_PING_AFTER_MS) {
@@ -242,6 +259,9 @@ static void on_accept(struct fl_conn *conn, void *ctx)
     c->alive = FL_TIMER_INIT(on_alive_timer);
     c->last_read_ms = fl_loop_now_ms(s->loop);
     fl_list_init(&c->calls);
+    fl_list_init(&c->sending);
+    fl_list_init(&c->stopped);
+    fl_list_init(&c->writable);
     fl_list_append(&s->connections, &c->link);
     s->stats.connections++;
     s->stats.connections_ever++;
@@ -255,6 +275,8 @@ static int on_read(struct fl_conn *conn, void *ctx, const uint8_t *data, size_t 
     struct fl_rpc_connection *c = ctx;
     ssize_t n;
 
+    if (c->is_doomed)
+        return FL_OK;
     c->last_read_ms = fl_loop_now_ms(c->server->loop);
     c->server->stats.bytes_in += len;
     n = nghttp2_session_mem_recv(c->session, data, len);
@@ -266,14 +288,13 @@ static int on_read(struct fl_conn *conn, void *ctx, const uint8_t *data, size_t 
 
 static void tell_writable(struct fl_rpc_connection *c)
 {
-    FL_LIST_EACH(link, &c->calls)
-    {
-        struct fl_rpc_call *call = FL_CONTAINER_OF(link, struct fl_rpc_call, link);
+    struct fl_list *link;
 
-        if (!call->wants_writable || call->is_gone || call->out.bytes >= FL_RPC_STREAM_OUT_GO_ON)
-            continue;
-        call->wants_writable = false;
-        if (call->method->handler->on_writable != NULL)
+    while ((link = fl_list_first(&c->writable)) != NULL) {
+        struct fl_rpc_call *call = FL_CONTAINER_OF(link, struct fl_rpc_call, writable_link);
+
+        fl_list_remove(link);
+        if (!call->is_gone && call->method->handler->on_writable != NULL)
             call->method->handler->on_writable(call);
     }
 }

@@ -19,6 +19,7 @@
  */
 #define FL_RPC_STREAM_OUT_PAUSE (64 * 1024)
 #define FL_RPC_STREAM_OUT_GO_ON (16 * 1024)
+#define FL_RPC_CONN_OUT_PAUSE   (4 * 1024 * 1024)
 #define FL_RPC_CONN_OUT_MAX     (32 * 1024 * 1024)
 /* Frames are not pulled while the kernel has refused this much. */
 #define FL_RPC_SOCKET_OUT_MAX (256 * 1024)
@@ -30,8 +31,8 @@
 #define FL_RPC_CONTINUATIONS_MAX 8
 #define FL_RPC_OUTBOUND_ACK_MAX  256
 #define FL_RPC_SETTINGS_MAX      16
-/* Frames that carry nothing (empty DATA, PRIORITY, WINDOW_UPDATE) between two that carry something.
- */
+/* Frames that carry nothing (empty DATA, PRIORITY, WINDOW_UPDATE) between two that carry something,
+ * theirs or ours: whoever reads a long stream sends nothing but WINDOW_UPDATEs. */
 #define FL_RPC_IDLE_FRAMES_MAX 100000
 /* A connection must have said its preface by then. */
 #define FL_RPC_PREFACE_MS 10000

@@ -75,6 +75,8 @@ int fl_rpc_server_new(struct fl_loop *loop, const struct fl_rpc_server_config *c
     s->config = *config;
     if (s->config.message_bytes_max == 0)
         s->config.message_bytes_max = FL_RPC_MESSAGE_BYTES_MAX;
+    if (s->config.stall_ms == 0)
+        s->config.stall_ms = FL_RPC_STREAM_STALL_MS;
     s->grace = FL_TIMER_INIT(on_grace_over);
     fl_list_init(&s->connections);
     fl_list_init(&s->health);

@@ -48,6 +48,8 @@ struct fl_rpc_server_config {
     const char
         *address; /* HOST:PORT, [V6]:PORT or *:PORT (both families); port 0 takes a free one */
     size_t message_bytes_max; /* 0: 64 KiB */
+    /* A stream whose client takes nothing of what is queued for so long is reset; 0: a minute. */
+    unsigned stall_ms;
     /* Reflection: serialized FileDescriptorProto of each .proto served; borrowed for the server's
      * life. */
     const struct fl_rpc_file *files;
@@ -88,11 +90,13 @@ const char *fl_rpc_call_peer(const struct fl_rpc_call *call); /* address, for lo
 const char *fl_rpc_call_metadata(const struct fl_rpc_call *call, const char *key);
 
 /* Takes `message`, also on failure. False: the client reads too slowly; stop until on_writable
- * (what was sent is kept). */
+ * (what was sent is kept), which never comes when the call has ended. NULL: memory ran out when it
+ * was made, and the call fails with that. */
 bool fl_rpc_call_send(struct fl_rpc_call *call, uint8_t *message, size_t len);
 /* Bytes queued and not yet taken by the connection. */
 size_t fl_rpc_call_queued(const struct fl_rpc_call *call);
-/* The last word; what was sent goes out before it. Later sends are ignored. */
+/* The last word; what was sent goes out before it. Later sends are ignored, and nothing more that
+ * the client says is handed over: only on_gone follows. */
 void fl_rpc_call_finish(struct fl_rpc_call *call, const struct fl_rpc_status *status);
 /* Hold back the client's messages (its window is not given back), and go on. */
 void fl_rpc_call_pause(struct fl_rpc_call *call);

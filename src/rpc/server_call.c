@@ -11,6 +11,67 @@
 #define URGENCY_UNARY   2
 #define URGENCY_STREAM  4
 
+/* --- What is queued, and who waits for room --- */
+
+static void move_to(struct fl_list *list, struct fl_list *link)
+{
+    fl_list_remove(link);
+    fl_list_append(list, link);
+}
+
+static bool is_roomy(const struct fl_rpc_connection *c)
+{
+    return c->queued_bytes < FL_RPC_CONN_OUT_PAUSE;
+}
+
+/* Whoever stopped because the connection was full may have nothing queued of its own. */
+static void release_stopped(struct fl_rpc_connection *c)
+{
+    FL_LIST_EACH(link, &c->stopped)
+    {
+        const struct fl_rpc_call *call = FL_CONTAINER_OF(link, struct fl_rpc_call, writable_link);
+
+        if (call->out.bytes < FL_RPC_STREAM_OUT_GO_ON)
+            move_to(&c->writable, link);
+    }
+}
+
+static void give_back(struct fl_rpc_connection *c, size_t n)
+{
+    bool was_roomy = is_roomy(c);
+
+    c->queued_bytes -= n;
+    if (!was_roomy && is_roomy(c))
+        release_stopped(c);
+    if (!fl_list_is_empty(&c->writable))
+        fl_rpc__connection_wake(c);
+}
+
+static void note_taken(struct fl_rpc_call *call, size_t n)
+{
+    struct fl_rpc_connection *c = call->connection;
+
+    call->moved_ms = fl_loop_now_ms(c->server->loop);
+    if (call->out.first == NULL)
+        fl_list_remove(&call->sending_link);
+    else if (n != 0)
+        move_to(&c->sending, &call->sending_link);
+    if (fl_list_is_linked(&call->writable_link) && call->out.bytes < FL_RPC_STREAM_OUT_GO_ON &&
+        c->queued_bytes - n < FL_RPC_CONN_OUT_PAUSE)
+        move_to(&c->writable, &call->writable_link);
+    give_back(c, n);
+}
+
+static void drop_output(struct fl_rpc_call *call)
+{
+    size_t n = call->out.bytes;
+
+    fl_rpc_queue_clear(&call->out);
+    fl_list_remove(&call->sending_link);
+    fl_list_remove(&call->writable_link);
+    give_back(call->connection, n);
+}
+
 /* --- Headers --- */
 
 static void on_deadline(struct fl_timer *timer, uint64_t now_ms)
@@ -18,8 +79,7 @@ static void on_deadline(struct fl_timer *timer, uint64_t now_ms)
     struct fl_rpc_call *call = FL_CONTAINER_OF(timer, struct fl_rpc_call, timer);
 
     (void)now_ms;
-    call->connection->queued_bytes -= call->out.bytes;
-    fl_rpc_queue_clear(&call->out);
+    drop_output(call);
     fl_rpc__call_gone(call, FL_RPC_GONE_DEADLINE);
     fl_rpc__call_finish_plain(call, FL_RPC_DEADLINE_EXCEEDED, "the call's deadline has come");
 }
@@ -33,6 +93,8 @@ struct fl_rpc_call *fl_rpc__call_new(struct fl_rpc_connection *c, int32_t stream
     call->connection = c;
     call->stream_id = stream_id;
     call->timer = FL_TIMER_INIT(on_deadline);
+    fl_list_init(&call->sending_link);
+    fl_list_init(&call->writable_link);
     fl_deframer_init(&call->deframer, c->server->config.message_bytes_max);
     fl_list_append(&c->calls, &call->link);
     c->server->stats.calls++;
@@ -111,6 +173,12 @@ int fl_rpc__call_header(struct fl_rpc_call *call, const uint8_t *name, size_t na
         keep_header(call, name, name_len, value, value_len);
     }
     return FL_OK;
+}
+
+int fl_rpc__call_trailer(struct fl_rpc_call *call, size_t name_len, size_t value_len)
+{
+    call->header_bytes += name_len + value_len + HEADER_OVERHEAD;
+    return call->header_bytes > 4 * FL_RPC_HEADER_BYTES_MAX ? FL_E_TOO_BIG : FL_OK;
 }
 
 /* What is no gRPC gets an HTTP answer. */
@@ -218,13 +286,19 @@ static void take_message(struct fl_rpc_call *call)
     }
 }
 
+/* Its handler has nothing more to hear. */
+static bool is_over(const struct fl_rpc_call *call)
+{
+    return call->is_finished || call->is_gone;
+}
+
 void fl_rpc__call_input(struct fl_rpc_call *call, const uint8_t *data, size_t len)
 {
     size_t at = 0, taken;
     int r;
 
     /* All of it is fed at once, so that a pause holds back the window and not the bytes. */
-    while (at < len && !call->is_gone) {
+    while (at < len && !is_over(call)) {
         r = fl_deframer_feed(&call->deframer, data + at, len - at, &taken);
         if (r < 0) {
             refuse_input(call, r);
@@ -244,7 +318,7 @@ void fl_rpc__call_input_end(struct fl_rpc_call *call)
     if (call->is_half_closed)
         return;
     call->is_half_closed = true;
-    if (call->is_gone)
+    if (is_over(call))
         return;
     handler = call->method->handler;
     if (fl_deframer_is_inside(&call->deframer)) {
@@ -259,7 +333,7 @@ void fl_rpc__call_input_end(struct fl_rpc_call *call)
         }
         handler->on_message(call, call->deframer.message, call->deframer.len);
     }
-    if (handler->on_half_close != NULL && !call->is_gone)
+    if (handler->on_half_close != NULL && !is_over(call))
         handler->on_half_close(call);
 }
 
@@ -348,9 +422,7 @@ static ssize_t read_output(nghttp2_session *session, int32_t stream_id, uint8_t 
     if (call == NULL)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     n = fl_rpc_queue_take(&call->out, buf, length);
-    call->connection->queued_bytes -= n;
-    if (call->wants_writable && call->out.bytes < FL_RPC_STREAM_OUT_GO_ON)
-        fl_rpc__connection_wake(call->connection);
+    note_taken(call, n);
     if (call->out.first != NULL)
         return (ssize_t)n;
     if (call->is_finished) {
@@ -370,27 +442,65 @@ static void kick_output(struct fl_rpc_call *call)
     fl_rpc__connection_wake(call->connection);
 }
 
+/* Its client does not read: what is queued for it goes, without a last word. */
+static void reset_for_calm(struct fl_rpc_call *call)
+{
+    call->is_finished = true;
+    call->end.code = FL_RPC_RESOURCE_EXHAUSTED;
+    drop_output(call);
+    (void)nghttp2_submit_rst_stream(call->connection->session, NGHTTP2_FLAG_NONE, call->stream_id,
+                                    NGHTTP2_ENHANCE_YOUR_CALM);
+    fl_rpc__connection_wake(call->connection);
+}
+
+static void queue_message(struct fl_rpc_call *call, uint8_t *message, size_t len)
+{
+    struct fl_rpc_connection *c = call->connection;
+
+    fl_rpc_queue_put(&call->out, message, len);
+    c->queued_bytes += FL_RPC_PREFIX_BYTES + len;
+    if (!fl_list_is_linked(&call->sending_link)) {
+        call->moved_ms = fl_loop_now_ms(c->server->loop);
+        fl_list_append(&c->sending, &call->sending_link);
+    }
+    kick_output(call);
+}
+
 bool fl_rpc_call_send(struct fl_rpc_call *call, uint8_t *message, size_t len)
 {
     struct fl_rpc_connection *c = call->connection;
 
-    if (message == NULL || call->is_finished || call->is_gone) {
+    if (is_over(call)) {
         fl_rpc_message_free(message);
-        return !call->is_finished;
+        return false;
+    }
+    if (message == NULL) {
+        fl_rpc__call_finish_plain(call, FL_RPC_RESOURCE_EXHAUSTED, "the server is out of memory");
+        return false;
     }
     if (c->queued_bytes + len > FL_RPC_CONN_OUT_MAX) {
         fl_rpc_message_free(message);
-        call->is_finished = true;
-        (void)nghttp2_submit_rst_stream(c->session, NGHTTP2_FLAG_NONE, call->stream_id,
-                                        NGHTTP2_ENHANCE_YOUR_CALM);
-        fl_rpc__connection_wake(c);
+        reset_for_calm(call);
         return false;
     }
-    fl_rpc_queue_put(&call->out, message, len);
-    c->queued_bytes += FL_RPC_PREFIX_BYTES + len;
-    kick_output(call);
-    call->wants_writable = call->out.bytes > FL_RPC_STREAM_OUT_PAUSE;
-    return !call->wants_writable;
+    queue_message(call, message, len);
+    if (call->out.bytes <= FL_RPC_STREAM_OUT_PAUSE && is_roomy(c))
+        return true;
+    move_to(&c->stopped, &call->writable_link);
+    return false;
+}
+
+void fl_rpc__reset_stalled(struct fl_rpc_connection *c, uint64_t now_ms)
+{
+    struct fl_list *link;
+
+    while ((link = fl_list_first(&c->sending)) != NULL) {
+        struct fl_rpc_call *call = FL_CONTAINER_OF(link, struct fl_rpc_call, sending_link);
+
+        if (call->moved_ms + c->server->config.stall_ms > now_ms)
+            return;
+        reset_for_calm(call);
+    }
 }
 
 size_t fl_rpc_call_queued(const struct fl_rpc_call *call)
@@ -459,8 +569,7 @@ void fl_rpc__call_free(struct fl_rpc_call *call)
     struct fl_rpc_connection *c = call->connection;
 
     fl_timer_clear(c->server->loop, &call->timer);
-    c->queued_bytes -= call->out.bytes;
-    fl_rpc_queue_clear(&call->out);
+    drop_output(call);
     fl_deframer_deinit(&call->deframer);
     for (size_t i = 0; i < call->n_headers; i++)
         free(call->headers[i].name);

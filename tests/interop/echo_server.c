@@ -111,7 +111,9 @@ static void on_signal(uv_signal_t *handle, int number)
 
 int main(void)
 {
-    struct fl_rpc_server_config config = {.address = "*:0", .message_bytes_max = 256 * 1024};
+    /* Short, so that a test can see a stalled stream end. */
+    struct fl_rpc_server_config config = {
+        .address = "*:0", .message_bytes_max = 256 * 1024, .stall_ms = 3000};
     uv_signal_t term;
     char why[256];
 

@@ -18,9 +18,11 @@ struct bed {
     char endpoints[128];
     struct fl_rpc_call *held; /* a call that the server keeps */
     unsigned gone, last_gone; /* server side */
+    unsigned heard;           /* messages of streams */
 };
 
-/* --- The server: 'h' holds the call, 'x' fails it, anything else comes back --- */
+/* --- The server: 'h' holds the call, 'x' fails it, 'n' has no memory for the answer, '!' frees the
+ * server, anything else comes back --- */
 
 static struct bed *bed_of(struct fl_rpc_call *call)
 {
@@ -52,10 +54,24 @@ static void unary_on_message(struct fl_rpc_call *call, const uint8_t *data, size
         bed_of(call)->held = call;
     } else if (len != 0 && data[0] == 'x') {
         finish(call, FL_RPC_FAILED_PRECONDITION);
+    } else if (len != 0 && data[0] == 'n') {
+        assert_false(fl_rpc_call_send(call, NULL, 0));
+    } else if (len != 0 && data[0] == '!') {
+        fl_rpc_server_free(bed_of(call)->server);
+        bed_of(call)->server = NULL;
     } else {
         echo(call, data, len);
         finish(call, FL_RPC_OK);
     }
+}
+
+static void stream_on_message(struct fl_rpc_call *call, const uint8_t *data, size_t len)
+{
+    bed_of(call)->heard++;
+    if (len != 0 && data[0] == 'x')
+        finish(call, FL_RPC_FAILED_PRECONDITION);
+    else
+        echo(call, data, len);
 }
 
 static void on_gone(struct fl_rpc_call *call, enum fl_rpc_gone why)
@@ -73,7 +89,7 @@ static void stream_on_half_close(struct fl_rpc_call *call)
 
 static const struct fl_rpc_handler unary = {.on_message = unary_on_message, .on_gone = on_gone};
 static const struct fl_rpc_handler stream = {
-    .on_message = echo, .on_half_close = stream_on_half_close, .on_gone = on_gone};
+    .on_message = stream_on_message, .on_half_close = stream_on_half_close, .on_gone = on_gone};
 
 static struct fl_rpc_server *start_server(struct bed *bed, unsigned port)
 {
@@ -94,6 +110,8 @@ static struct fl_rpc_server *start_server(struct bed *bed, unsigned port)
 
 struct result {
     struct fl_rpc_client_call *call;
+    void (*then)(void *ctx); /* what its end sets off */
+    void *then_ctx;
     unsigned messages, done;
     size_t bytes;
     enum fl_rpc_code code;
@@ -127,6 +145,8 @@ static void on_done(struct fl_rpc_client_call *call, void *ctx, const struct fl_
              status->message != NULL ? status->message : "");
     snprintf(result->reason, sizeof result->reason, "%s",
              status->reason != NULL ? status->reason : "");
+    if (result->then != NULL)
+        result->then(result->then_ctx);
 }
 
 static const struct fl_rpc_call_handler client = {.on_message = on_message, .on_done = on_done};
@@ -365,6 +385,154 @@ static void a_thousand_calls_share_a_connection(void **state)
     }
 }
 
+static void wait_until_held(struct bed *bed)
+{
+    while (bed->held == NULL)
+        turn(bed);
+}
+
+/* The server lets go of what was waited for at once, not when it misses the client. */
+static void a_freed_channel_says_that_its_calls_are_cancelled(void **state)
+{
+    struct bed *bed = *state;
+    struct result result;
+
+    begin(bed, &result, "/t.T/Unary", "hold", 0, false);
+    wait_until_held(bed);
+    fl_rpc_channel_free(bed->channel);
+    bed->channel = NULL;
+    assert_int_equal(result.code, FL_RPC_CANCELLED);
+    while (bed->gone == 0)
+        turn(bed);
+    assert_int_equal(bed->last_gone, FL_RPC_GONE_CANCELLED);
+}
+
+/* What a channel has to say as its last word goes out though nobody runs the loop any more. */
+static void freeing_the_loop_lets_last_words_out(void **state)
+{
+    struct bed *bed = *state;
+    struct result result;
+
+    begin(bed, &result, "/t.T/Unary", "hold", 0, false);
+    wait_until_held(bed);
+    fl_rpc_channel_free(bed->channel);
+    fl_rpc_server_free(bed->server);
+    fl_loop_free(bed->loop);
+    assert_int_equal(bed->gone, 1);
+    bed->loop = fl_loop_new();
+    bed->server = start_server(bed, 0);
+    bed->channel = NULL;
+}
+
+static void a_finished_call_hears_nothing_more(void **state)
+{
+    struct bed *bed = *state;
+    struct result result;
+
+    begin(bed, &result, "/t.T/Stream", NULL, 0, false);
+    say(&result, "x");
+    say(&result, "more");
+    say(&result, "and more");
+    fl_rpc_client_call_half_close(result.call);
+    run_until_done(bed, &result);
+    while (bed->gone == 0)
+        turn(bed);
+    assert_int_equal(result.code, FL_RPC_FAILED_PRECONDITION);
+    assert_int_equal(bed->heard, 1);
+    assert_int_equal(bed->gone, 1);
+}
+
+static void an_answer_without_memory_is_a_failure(void **state)
+{
+    struct bed *bed = *state;
+    struct result result;
+
+    begin(bed, &result, "/t.T/Unary", "no memory", 5000, false);
+    run_until_done(bed, &result);
+    assert_int_equal(result.code, FL_RPC_RESOURCE_EXHAUSTED);
+    assert_int_equal(result.messages, 0);
+}
+
+struct sequel {
+    struct bed *bed;
+    struct result result;
+};
+
+static void begin_sequel(void *ctx)
+{
+    struct sequel *sequel = ctx;
+
+    begin(sequel->bed, &sequel->result, "/t.T/Unary", "sequel", 5000, true);
+}
+
+/* The answer and the GOAWAY come in one read: what the answer sets off is not allowed on that
+ * connection any more, and has not been sent either. */
+static void a_call_begun_as_the_server_leaves_goes_to_its_successor(void **state)
+{
+    struct bed *bed = *state;
+    struct fl_rpc_server *old = bed->server;
+    unsigned port = fl_rpc_server_port(old);
+    struct sequel sequel = {.bed = bed};
+    struct result held;
+    bool is_drained = false;
+
+    begin(bed, &held, "/t.T/Unary", "hold", 0, true);
+    held.then = begin_sequel;
+    held.then_ctx = &sequel;
+    wait_until_held(bed);
+    finish(bed->held, FL_RPC_FAILED_PRECONDITION);
+    fl_rpc_server_drain(old, 10000, note_drained, &is_drained);
+    bed->server = start_server(bed, port);
+    run_until_done(bed, &held);
+    run_until_done(bed, &sequel.result);
+    assert_int_equal(sequel.result.code, FL_RPC_OK);
+    assert_string_equal(sequel.result.last, "sequel");
+    while (!is_drained)
+        turn(bed);
+    fl_rpc_server_free(old);
+}
+
+static void free_channel(void *ctx)
+{
+    struct bed *bed = ctx;
+
+    fl_rpc_channel_free(bed->channel);
+    bed->channel = NULL;
+}
+
+static void a_channel_may_be_freed_by_a_call_that_ends(void **state)
+{
+    struct bed *bed = *state;
+    struct result first, second;
+
+    begin(bed, &first, "/t.T/Unary", "hold", 0, true);
+    wait_until_held(bed);
+    bed->held = NULL;
+    begin(bed, &second, "/t.T/Unary", "hold", 0, true);
+    wait_until_held(bed);
+    first.then = free_channel;
+    first.then_ctx = bed;
+    fl_rpc_channel_move_on(bed->channel, "the test says so");
+    run_until_done(bed, &first);
+    run_until_done(bed, &second);
+    assert_null(bed->channel);
+}
+
+static void a_server_may_be_freed_by_its_handler(void **state)
+{
+    struct bed *bed = *state;
+    struct result first, second;
+
+    begin(bed, &first, "/t.T/Unary", "!", 5000, false);
+    begin(bed, &second, "/t.T/Stream", "behind it", 5000, false);
+    run_until_done(bed, &first);
+    run_until_done(bed, &second);
+    assert_int_equal(first.code, FL_RPC_UNAVAILABLE);
+    assert_int_equal(second.code, FL_RPC_UNAVAILABLE);
+    assert_int_equal(bed->gone, 2);
+    assert_int_equal(bed->heard, 0);
+}
+
 static void faulty_endpoints_are_named(void **state)
 {
     struct bed *bed = *state;
@@ -392,6 +560,13 @@ int main(void)
         CASE(a_lost_connection_is_told_and_dialled_again),
         CASE(a_drain_loses_no_call),
         CASE(a_thousand_calls_share_a_connection),
+        CASE(a_freed_channel_says_that_its_calls_are_cancelled),
+        CASE(freeing_the_loop_lets_last_words_out),
+        CASE(a_finished_call_hears_nothing_more),
+        CASE(an_answer_without_memory_is_a_failure),
+        CASE(a_call_begun_as_the_server_leaves_goes_to_its_successor),
+        CASE(a_channel_may_be_freed_by_a_call_that_ends),
+        CASE(a_server_may_be_freed_by_its_handler),
         CASE(faulty_endpoints_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
