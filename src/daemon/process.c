@@ -45,7 +45,10 @@ struct front {
     struct fl_mailbox *from_node; /* on the gateway's loop */
     struct fl_mailbox *to_node;   /* on the node's loop */
 
-    uv_async_t stop;            /* from the node's thread: drain and end */
+    /* Stopping is told twice by the node's thread: first to drain, and, once that is told back and
+     * the node has closed our link, to end. Until then the node may send to us. */
+    uv_async_t stop;
+    bool is_drained;
     struct fl_mailbox *to_main; /* on the node's loop: "drained" */
 };
 
@@ -160,6 +163,13 @@ static void front_on_drained(void *ctx)
 {
     struct front *front = ctx;
 
+    front->is_drained = true;
+    fl_mailbox_send(front->to_main, "", 0);
+}
+
+/* Leaves nothing on the loop, so that it ends. */
+static void front_end(struct front *front)
+{
     for (unsigned i = 0; i < front->n_remotes; i++)
         fl_dialer_free(front->remotes[i].dialer);
     fl_gateway_free(front->gateway);
@@ -171,7 +181,10 @@ static void front_on_stop(uv_async_t *async)
 {
     struct front *front = async->data;
 
-    fl_gateway_drain(front->gateway, DRAIN_MS, front_on_drained, front);
+    if (front->is_drained)
+        front_end(front);
+    else
+        fl_gateway_drain(front->gateway, DRAIN_MS, front_on_drained, front);
 }
 
 static void *run_front(void *ctx)
@@ -182,7 +195,6 @@ static void *run_front(void *ctx)
         fl_gateway_link_up(front->gateway, front->local_link);
     fl_loop_run(front->loop);
     fl_loop_free(front->loop);
-    fl_mailbox_send(front->to_main, "", 0);
     return NULL;
 }
 
@@ -260,13 +272,14 @@ static void on_front_drained(void *ctx, const uint8_t *data, size_t len)
 
     (void)data;
     (void)len;
+    if (p->member != NULL)
+        fl_member_link_close(p->member, p->link);
+    uv_async_send(&p->front.stop);
     pthread_join(p->front.thread, NULL);
-    if (p->member == NULL) {
+    if (p->member != NULL)
+        fl_member_stop(p->member, end_loop, p);
+    else
         end_loop(p);
-        return;
-    }
-    fl_member_link_close(p->member, p->link);
-    fl_member_stop(p->member, end_loop, p);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
