@@ -27,7 +27,7 @@ sys.path.insert(0, STUBS)
 from fencelock.v1 import admin_pb2, lock_pb2  # noqa: E402
 
 shutil.rmtree(STUBS)
-NETBOX = os.environ.get("FENCELOCK_NETBOX", "")
+NETBOX = os.environ.get("FENCELOCK_NETBOX", os.path.join(ROOT, "build", "tests", "cluster", "netbox"))
 RHO = 0.01  # clocks may run so much faster or slower
 
 
@@ -213,10 +213,15 @@ class Bed:
     def endpoints(self, ids=None):
         return ",".join(f"{self.hosts[i]}:{self.grpc_ports[i]}" for i in (ids or self.nodes))
 
-    def tool(self, *args, host=None, check=True):
-        """The fencelock tool, from the clients' host where there is netbox."""
+    def start_tool(self, *args, host=None, ids=None, **more):
+        """The fencelock tool, from the clients' host where there is netbox, speaking to these nodes."""
         command = self.host_command(host or len(self.nodes) + 1, [TOOL, *args])
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        return subprocess.Popen(command, env=dict(os.environ, FENCELOCK_ENDPOINTS=self.endpoints(ids)), text=True, **more)
+
+    def tool(self, *args, host=None, ids=None, check=True):
+        process = self.start_tool(*args, host=host, ids=ids, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out, error = process.communicate(timeout=120)
+        done = subprocess.CompletedProcess(args, process.returncode, out, error)
         if check and done.returncode != 0:
             raise AssertionError(f"{args}: {done.returncode} {done.stderr}")
         return done
@@ -224,7 +229,7 @@ class Bed:
     def statuses(self, i, ids=None):
         """What the nodes say of themselves, asked through node i, by id."""
         if self.box:
-            done = self.tool("status", "--json", "--endpoints", self.endpoints([i]), host=i, check=False)
+            done = self.tool("status", "--json", host=i, ids=[i], check=False)
             nodes = json.loads(done.stdout)["nodes"] if done.returncode == 0 else []
             return {n["node_id"]: n for n in nodes if not n.get("error") and (ids is None or n["node_id"] in ids)}
         try:
