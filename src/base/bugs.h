@@ -28,6 +28,8 @@
     X(CORE_DEAD_HOLDER_SHOWN, "a queue shows those whose session ended (L9)")                      \
     X(CORE_TIME_GOES_BACK, "a new leader takes log time back (L14)")                               \
     X(CORE_LOAD_FORGETS_ARRIVAL, "what is due happens in another order after a reload (R9)")       \
+    X(CORE_OTHER_KIND_WAITS, "who wants another kind of lock waits in silence (C32)")              \
+    X(CORE_SESSION_REENTERS, "a session is granted a name twice (L3, C43, C53)")                   \
     X(CORE_EXPIRY_OF_ANY_TERM, "an expiry decided by a deposed leader is obeyed (T4, C07)")        \
     X(NODE_ACK_WITHOUT_CONFIRM, "a heartbeat is acknowledged unconfirmed (N1)")                    \
     X(NODE_CONFIRM_BEGUN_BEFORE_RECEIPT, "a round that runs already counts (N1)")                  \
@@ -44,11 +46,17 @@
     X(NODE_REPLY_MATCHED_BY_INDEX, "another leader's entry answers our requests (N7)")             \
     X(NODE_HEARTBEAT_BEHIND_BATCH, "heartbeats wait for the entry in flight (N8)")                 \
     X(NODE_LOG_TIME_OF_OWN_CLOCK, "log time is the leader's clock (L14)")                          \
+    X(NODE_WORKS_WITHOUT_CAUSE, "an entry is written though nothing is due (C74)")                 \
     X(GATEWAY_RESENDS_WHOLE_WAIT, "a wait begins anew with each leader (C04)")                     \
     X(GATEWAY_RESENDS_AS_NEW, "what is sent again is a new request (C02, L10)")                    \
     X(GATEWAY_FORGETS_ON_LOSS, "what a lost node had not answered fails (V10)")                    \
     X(GATEWAY_ACKS_BY_ITSELF, "a heartbeat is acknowledged without a node (T11)")                  \
     X(GATEWAY_KEEPS_ABANDONED, "a call that is gone leaves its place in the queue (C05, L11)")     \
+    X(GATEWAY_KEEPS_SILENT_LINK, "a link that is half open is never given up (G5, C22)")           \
+    X(GATEWAY_STAYS_WITHOUT_LEADER, "streams stay where no leader is reached (C24)")               \
+    X(GATEWAY_SESSION_ENDS_WITH_STREAM, "a session dies with its gateway's stream (C27)")          \
+    X(GATEWAY_ZERO_MEANS_ABSENT, "a ttl of zero is taken for the default (C29)")                   \
+    X(GATEWAY_NAME_ENDS_AT_ZERO_BYTE, "a name is cut at a zero byte (C30)")                        \
     X(CLIENT_BELIEF_FROM_RECEIPT, "belief counts from the answer, not from the send (T6)")         \
     X(CLIENT_ANY_ACK_COUNTS, "an acknowledgement of another heartbeat counts (T6)")                \
     X(CLIENT_GRANT_RENEWS_BELIEF, "a grant, new or repeated, extends the lease (T7)")              \
@@ -56,6 +64,8 @@
     X(CLIENT_REOPENS_SILENTLY, "locks outlive their session (C10)")                                \
     X(CLIENT_STOPS_ON_FIRST_ERROR, "one failed heartbeat ends the renewals (C09)")                 \
     X(CLIENT_LOSS_IS_SILENT, "a lost lock is told to nobody (C11)")                                \
+    X(CLIENT_RELEASE_FORGOTTEN, "a release that failed is not tried again (C13)")                  \
+    X(CLIENT_RECONNECTS_AT_ONCE, "all clients of a gateway come back at once (C26)")               \
     X(CLIENT_WALL_CLOCK, "the lease is counted on the wall clock (T8, C50)")                       \
     X(STORE_ACK_BEFORE_SYNC, "an append is told durable before it is (R4)")                        \
     X(STORE_VOTE_NOT_SYNCED, "a vote is forgotten by a power cut (R3)")                            \

@@ -310,14 +310,15 @@ void fl_bids__error(struct fl_session *s, const struct fl_session_event *event)
 
     if (bid == NULL)
         return;
-    if (is_passing(code)) {
+    if (is_passing(code) && !(FL_BUG(CLIENT_RELEASE_FORGOTTEN) && bid->state == FL_BID_RELEASING)) {
         s->last_why = *event->why;
         put_off(s, bid, event->now_ms);
     } else if (bid->state == FL_BID_WAITING) {
         answer_and_finish(s, FL_SESSION_FX_REFUSED, bid, event->why);
     } else if (bid->state == FL_BID_RELEASING) {
         /* The server has judged only if it says whose the name is now (C13). */
-        if (code == FL_E_STALE || code == FL_E_NOT_FOUND || code == FL_E_CONFLICT)
+        if (FL_BUG(CLIENT_RELEASE_FORGOTTEN) || code == FL_E_STALE || code == FL_E_NOT_FOUND ||
+            code == FL_E_CONFLICT)
             answer_and_finish(s, FL_SESSION_FX_RELEASED, bid, event->why);
         else
             put_off(s, bid, event->now_ms);

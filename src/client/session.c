@@ -88,6 +88,8 @@ static void stream_is_down(struct fl_session *s, uint64_t now_ms)
     s->failures++;
     /* Never in the same step: the caller cannot begin a stream while it is ending one. */
     s->connect_at_ms = now_ms + 1 + fl_random_below(&s->random, s->ttl_ms / part);
+    if (FL_BUG(CLIENT_RECONNECTS_AT_ONCE))
+        s->connect_at_ms = now_ms + 1;
     fl_bids__unsend(s);
 }
 

@@ -242,7 +242,7 @@ static void acquire_new(struct fl_machine *m, struct session *session,
     fl_handle handle = fl_name_find(m, command->name), claim;
     const struct extra *extra;
     struct lock *lock;
-    bool must_queue;
+    bool must_queue, reenters;
 
     /* A dead holder's name is handed on before anyone else asks. */
     if (handle != 0 && !fl_list_is_empty(&m->dead)) {
@@ -256,7 +256,9 @@ static void acquire_new(struct fl_machine *m, struct session *session,
     if (handle == 0)
         handle = fl_name_add(m, command->name);
     lock = fl_lock_at(m, handle);
-    if (is_other_kind(m, lock, command) || holds_in_other_mode(m, session, handle, command->mode)) {
+    if (!FL_BUG(CORE_OTHER_KIND_WAITS) &&
+        (is_other_kind(m, lock, command) ||
+         holds_in_other_mode(m, session, handle, command->mode))) {
         refuse(m, session, command, FL_ANS_MODE_CONFLICT, handle);
         return;
     }
@@ -266,7 +268,9 @@ static void acquire_new(struct fl_machine *m, struct session *session,
         must_queue = false;
     if (FL_BUG(CORE_SHARED_PASSES_EXCLUSIVE) && command->mode == FL_MODE_SHARED)
         must_queue = false;
-    if (!must_queue && fl_lock_admits(m, lock, command->mode)) {
+    reenters = FL_BUG(CORE_SESSION_REENTERS) && lock->holders != 0 &&
+               fl_claim_at(m, lock->holders)->session == session->place;
+    if ((!must_queue && fl_lock_admits(m, lock, command->mode)) || reenters) {
         if (command->mode == FL_MODE_COUNTED)
             fl_name_need_extra(m, handle)->limit = command->limit;
         claim = fl_claim_hold(m, session, command->request_id, handle, command->mode);

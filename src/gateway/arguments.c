@@ -1,5 +1,6 @@
 #include "gateway/arguments.h"
 
+#include "base/bugs.h"
 #include "base/error.h"
 #include "gateway/page.h"
 
@@ -70,6 +71,8 @@ bool fl_arguments_options(struct fl_arguments *args, const Fencelock__V1__Sessio
     q->ttl_ms = FL_TTL_MS_DEFAULT;
     if (options->has_ttl_ms_case != FENCELOCK__V1__SESSION_OPTIONS__HAS_TTL_MS__NOT_SET)
         q->ttl_ms = options->ttl_ms;
+    if (FL_BUG(GATEWAY_ZERO_MEANS_ABSENT) && q->ttl_ms == 0)
+        q->ttl_ms = FL_TTL_MS_DEFAULT;
     if (q->ttl_ms < FL_TTL_MS_MIN || q->ttl_ms > FL_TTL_MS_MAX)
         return fault(args, "ttl_ms", "must be from 1000 to 3600000");
     if (options->has_lock_delay_ms_case !=

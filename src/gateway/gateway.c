@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/buf.h"
+#include "base/bugs.h"
 #include "base/error.h"
 #include "gateway/descriptors.h"
 #include "gateway/internal.h"
@@ -31,7 +32,8 @@ static void on_tick(struct fl_timer *timer, uint64_t now_ms)
     FL_REQUIRE(fl_timer_set(gateway->loop, timer, now_ms + TICK_MS) == FL_OK);
     fl_router_tick(gateway->router, now_ms);
     tell_health(gateway);
-    if (fl_router_leaderless_ms(gateway->router, now_ms) < gateway->leaderless_ms)
+    if (fl_router_leaderless_ms(gateway->router, now_ms) < gateway->leaderless_ms ||
+        FL_BUG(GATEWAY_STAYS_WITHOUT_LEADER))
         return;
     /* C24: a client that stays with a gateway that reaches nobody would lose its lease here. */
     fl_gateway__streams_end(gateway, FL_REASON_NO_LEADER);

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/bugs.h"
 #include "base/error.h"
 #include "gateway/router_parts.h"
 
@@ -100,7 +101,7 @@ static void watch_over(struct fl_router *router, uint64_t now_ms, uint64_t stall
 {
     struct link *link = &router->links[number];
 
-    if (!link->is_up || link->is_local)
+    if (!link->is_up || link->is_local || FL_BUG(GATEWAY_KEEPS_SILENT_LINK))
         return;
     link->heard_ms += stalled_ms;
     if (link->pinged_ms != 0)

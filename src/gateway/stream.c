@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/bugs.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "gateway/stream.h"
@@ -82,7 +83,7 @@ static void leave(struct stream *stream, bool is_client_gone)
 
     if (stream->state != OPEN && stream->state != OPENING)
         return;
-    if (stream->state == OPENING && stream->is_new)
+    if ((stream->state == OPENING && stream->is_new) || FL_BUG(GATEWAY_SESSION_ENDS_WITH_STREAM))
         request.type = FL_REQ_CLOSE_SESSION; /* nobody learned of it */
     fl_router_post(stream->gateway->router, now_ms(stream), &request);
 }

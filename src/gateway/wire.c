@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/bugs.h"
 
 enum wire_type { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
@@ -64,7 +65,8 @@ static const char *field_fault(const ProtobufCFieldDescriptor *field, struct fl_
     if (field == NULL)
         return NULL;
     if (field->type == PROTOBUF_C_TYPE_STRING) {
-        bool has_zero = value.len > 0 && memchr(value.data, 0, value.len) != NULL;
+        bool has_zero = !FL_BUG(GATEWAY_NAME_ENDS_AT_ZERO_BYTE) && value.len > 0 &&
+                        memchr(value.data, 0, value.len) != NULL;
 
         return has_zero || !fl_str_is_utf8(value) ? field->name : NULL;
     }

@@ -207,8 +207,11 @@ int fl_node_request(struct fl_node *node, uint64_t now_ms, uint64_t link_id, con
 
 static bool is_work_due(const struct fl_node *node)
 {
-    return fl_machine_has_backlog(node->machine) ||
-           fl_machine_next_due(node->machine) <= fl_node__log_now(node);
+    uint64_t log_now = fl_node__log_now(node);
+
+    if (FL_BUG(NODE_WORKS_WITHOUT_CAUSE) && log_now > fl_machine_now_ms(node->machine))
+        return true;
+    return fl_machine_has_backlog(node->machine) || fl_machine_next_due(node->machine) <= log_now;
 }
 
 /* Nothing is proposed before all that earlier leaders left is applied: the stamp of our first batch

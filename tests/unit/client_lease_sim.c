@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/bugs.h"
 #include "base/random.h"
 #include "client/session.h"
 #include "client/why.h"
+#include "seeded.h"
 
 #ifdef FL_BUGS
 enum fl_bug fl_bug_on;
@@ -297,16 +297,8 @@ int main(void)
         FL_BUG_CLIENT_BELIEF_FROM_RECEIPT,
         FL_BUG_CLIENT_GRANT_RENEWS_BELIEF,
     };
-    int survivors = 0;
 
-    for (size_t i = 0; i < FL_ARRAY_LEN(bugs); i++) {
-        fl_bug_on = bugs[i];
-        if (cmocka_run_group_tests_name("seeded", tests, NULL, NULL) == 0) {
-            fprintf(stderr, "seeded bug %d was not found\n", (int)bugs[i]);
-            survivors++;
-        }
-    }
-    return survivors;
+    return RUN_SEEDED(tests, bugs);
 #else
     return cmocka_run_group_tests(tests, NULL, NULL);
 #endif

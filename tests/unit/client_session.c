@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/bugs.h"
 #include "client/session.h"
 #include "client/why.h"
+#include "seeded.h"
 
 #ifdef FL_BUGS
 enum fl_bug fl_bug_on;
@@ -689,19 +689,11 @@ int main(void)
         FL_BUG_CLIENT_BELIEF_FROM_RECEIPT, FL_BUG_CLIENT_ANY_ACK_COUNTS,
         FL_BUG_CLIENT_GRANT_RENEWS_BELIEF, FL_BUG_CLIENT_GRANT_AFTER_BELIEF,
         FL_BUG_CLIENT_REOPENS_SILENTLY,    FL_BUG_CLIENT_STOPS_ON_FIRST_ERROR,
-        FL_BUG_CLIENT_LOSS_IS_SILENT,
+        FL_BUG_CLIENT_LOSS_IS_SILENT,      FL_BUG_CLIENT_RELEASE_FORGOTTEN,
+        FL_BUG_CLIENT_RECONNECTS_AT_ONCE,
     };
-    int survivors = 0;
 
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    for (size_t i = 0; i < FL_ARRAY_LEN(bugs); i++) {
-        fl_bug_on = bugs[i];
-        if (cmocka_run_group_tests_name("seeded", stories, NULL, NULL) == 0) {
-            fprintf(stderr, "seeded bug %d was seen by no story\n", (int)bugs[i]);
-            survivors++;
-        }
-    }
-    return survivors;
+    return RUN_SEEDED(stories, bugs);
 }
 #else
 int main(void)

@@ -1,7 +1,6 @@
 /* Unary calls from the client's message to the node's request, and back. */
 #include "gateway_rig.h"
-
-#include "base/bugs.h"
+#include "seeded.h"
 
 #ifdef FL_BUGS
 enum fl_bug fl_bug_on;
@@ -436,9 +435,9 @@ static const struct CMUnitTest tests[] = {
 #ifdef FL_BUGS
 int main(void)
 {
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    fl_bug_on = FL_BUG_GATEWAY_KEEPS_ABANDONED;
-    return cmocka_run_group_tests_name("seeded", tests, NULL, NULL) == 0;
+    static const enum fl_bug bugs[] = {FL_BUG_GATEWAY_KEEPS_ABANDONED};
+
+    return RUN_SEEDED(tests, bugs);
 }
 #else
 int main(void)

@@ -12,6 +12,11 @@
 #include "gateway/page.h"
 #include "gateway/rates.h"
 #include "gateway/wire.h"
+#include "seeded.h"
+
+#ifdef FL_BUGS
+enum fl_bug fl_bug_on;
+#endif
 
 #define SESSION "s_0123456789abcdef0123456789abcdef"
 
@@ -416,25 +421,35 @@ static void the_buckets_of_many_askers_stay_bounded(void **state)
     fl_rates_free(rates);
 }
 
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(absent_fields_of_an_acquire_are_its_documented_defaults),
+    cmocka_unit_test(every_bad_field_of_an_acquire_is_named),
+    cmocka_unit_test(a_session_id_that_is_none_of_ours_is_an_unknown_session),
+    cmocka_unit_test(a_ttl_of_zero_is_refused_and_an_absent_one_is_ten_seconds),
+    cmocka_unit_test(tokens_of_zero_and_beyond_the_highest_are_refused),
+    cmocka_unit_test(a_force_release_needs_a_reason),
+    cmocka_unit_test(every_answer_of_a_node_has_its_code_and_reason),
+    cmocka_unit_test(what_can_be_repeated_later_says_when),
+    cmocka_unit_test(a_mode_conflict_says_the_present_mode),
+    cmocka_unit_test(reasons_are_distinct_and_their_sentences_fit_a_trailer),
+    cmocka_unit_test(every_reason_stands_in_the_documentation_with_its_code),
+    cmocka_unit_test(a_grants_answer_has_the_lease_both_ways_and_a_miss_the_holder),
+    cmocka_unit_test(a_rate_allows_a_burst_then_its_share_and_says_when),
+    cmocka_unit_test(the_buckets_of_many_askers_stay_bounded),
+    cmocka_unit_test(page_tokens_come_back_and_others_are_refused),
+    cmocka_unit_test(strings_with_zero_bytes_or_bad_utf8_are_refused_with_their_field),
+};
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(absent_fields_of_an_acquire_are_its_documented_defaults),
-        cmocka_unit_test(every_bad_field_of_an_acquire_is_named),
-        cmocka_unit_test(a_session_id_that_is_none_of_ours_is_an_unknown_session),
-        cmocka_unit_test(a_ttl_of_zero_is_refused_and_an_absent_one_is_ten_seconds),
-        cmocka_unit_test(tokens_of_zero_and_beyond_the_highest_are_refused),
-        cmocka_unit_test(a_force_release_needs_a_reason),
-        cmocka_unit_test(every_answer_of_a_node_has_its_code_and_reason),
-        cmocka_unit_test(what_can_be_repeated_later_says_when),
-        cmocka_unit_test(a_mode_conflict_says_the_present_mode),
-        cmocka_unit_test(reasons_are_distinct_and_their_sentences_fit_a_trailer),
-        cmocka_unit_test(every_reason_stands_in_the_documentation_with_its_code),
-        cmocka_unit_test(a_grants_answer_has_the_lease_both_ways_and_a_miss_the_holder),
-        cmocka_unit_test(a_rate_allows_a_burst_then_its_share_and_says_when),
-        cmocka_unit_test(the_buckets_of_many_askers_stay_bounded),
-        cmocka_unit_test(page_tokens_come_back_and_others_are_refused),
-        cmocka_unit_test(strings_with_zero_bytes_or_bad_utf8_are_refused_with_their_field),
+#ifdef FL_BUGS
+    static const enum fl_bug bugs[] = {
+        FL_BUG_GATEWAY_ZERO_MEANS_ABSENT,
+        FL_BUG_GATEWAY_NAME_ENDS_AT_ZERO_BYTE,
     };
+
+    return RUN_SEEDED(tests, bugs);
+#else
     return cmocka_run_group_tests(tests, NULL, NULL);
+#endif
 }

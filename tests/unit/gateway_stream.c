@@ -1,7 +1,6 @@
 /* The session stream and the watch, told as stories between one client and the nodes. */
 #include "gateway_rig.h"
-
-#include "base/bugs.h"
+#include "seeded.h"
 
 #ifdef FL_BUGS
 enum fl_bug fl_bug_on;
@@ -788,9 +787,13 @@ static const struct CMUnitTest tests[] = {
 #ifdef FL_BUGS
 int main(void)
 {
-    cmocka_set_message_output(CM_OUTPUT_TAP);
-    fl_bug_on = FL_BUG_GATEWAY_ACKS_BY_ITSELF;
-    return cmocka_run_group_tests_name("seeded", tests, NULL, NULL) == 0;
+    static const enum fl_bug bugs[] = {
+        FL_BUG_GATEWAY_ACKS_BY_ITSELF,
+        FL_BUG_GATEWAY_STAYS_WITHOUT_LEADER,
+        FL_BUG_GATEWAY_SESSION_ENDS_WITH_STREAM,
+    };
+
+    return RUN_SEEDED(tests, bugs);
 }
 #else
 int main(void)

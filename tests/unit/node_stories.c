@@ -282,7 +282,7 @@ static bool a_session_is_expired_once(struct rig *rig)
     rig_commit(rig);
     rig_pass(rig, 50);
     CLAIM(rig_count(rig, FL_CMD_EXPIRE_SESSION, 0) == 0);
-    rig_live(rig, 100);
+    rig_live(rig, 8000);
     CLAIM(rig_count(rig, FL_CMD_EXPIRE_SESSION, 0) == 1);
     CLAIM(!rig_is_alive(rig, 1));
     return true;
@@ -506,6 +506,30 @@ static bool a_wait_ends_at_one_instant_whoever_leads(struct rig *rig)
     return true;
 }
 
+/* --- Rest --- */
+
+/* C74: no entry, no round, no frame, as long as nobody's time comes. */
+static bool those_who_wait_cost_nothing(struct rig *rig)
+{
+    uint64_t last, round;
+    size_t n_frames;
+
+    rig_lead(rig);
+    rig_open(rig, 1, 60000);
+    rig_acquire(rig, 1, 1, "x", 0);
+    rig_settle(rig);
+    rig_open(rig, 2, 60000);
+    for (uint64_t i = 1; i <= 1000; i++)
+        rig_acquire(rig, 2, i, "x", 50000);
+    rig_settle(rig);
+    last = rig->last;
+    round = rig->round;
+    n_frames = rig->n_frames;
+    rig_live(rig, 8000);
+    CLAIM(rig->last == last && rig->round == round && rig->n_frames == n_frames);
+    return true;
+}
+
 /* --- The table --- */
 
 static const struct {
@@ -542,6 +566,7 @@ static const struct {
     STORY(what_consensus_refuses_is_answered_not_leader),
     STORY(a_heartbeat_does_not_wait_for_the_entry_in_flight),
     STORY(a_wait_ends_at_one_instant_whoever_leads),
+    STORY(those_who_wait_cost_nothing),
 #undef STORY
 };
 
@@ -566,6 +591,7 @@ static const struct {
     {FL_BUG_NODE_REPLY_MATCHED_BY_INDEX, another_leaders_entry_answers_none_of_ours},
     {FL_BUG_NODE_HEARTBEAT_BEHIND_BATCH, a_heartbeat_does_not_wait_for_the_entry_in_flight},
     {FL_BUG_NODE_LOG_TIME_OF_OWN_CLOCK, a_wait_ends_at_one_instant_whoever_leads},
+    {FL_BUG_NODE_WORKS_WITHOUT_CAUSE, those_who_wait_cost_nothing},
 };
 
 static bool tell(bool (*story)(struct rig *rig), enum fl_bug bug)
