@@ -24,6 +24,17 @@ def named(text):
     return set(ID.findall(text))
 
 
+def untrue_rows(text, tests, bugs):
+    """What the table of failures names and the tree has not: `file.c:test` under tests/, `LAYER_BUG`."""
+    found = []
+    for row in re.findall(r"^\| C\d\d \|.*$", text, re.MULTILINE):
+        for thing in re.findall(r"`([^`]+)`", row):
+            file, _, test = thing.partition(":")
+            if file not in bugs and test not in tests.get(file, ()) and not (file in tests and test == ""):
+                found.append(f"{row[2:5]}: {thing}")
+    return found
+
+
 class Documentation(unittest.TestCase):
     def test_links_lead_somewhere(self):
         found = [line for path in tree.tracked(".md") for line in broken_links(path, tree.read(path))]
@@ -36,7 +47,16 @@ class Documentation(unittest.TestCase):
                  if path != "tests/lint/documentation.py" for id in sorted(named(tree.read(path)) - known)]
         self.assertEqual(found, [], "\n".join(found))
 
+    def test_what_the_failures_name_is_there(self):
+        tests = {os.path.basename(path): set(re.findall(r"\w+", tree.read(path)))
+                 for path in tree.tracked(".c", ".py") if path.startswith("tests/")}
+        bugs = set(re.findall(r"X\((\w+),", tree.read("src/base/bugs.h")))
+        found = untrue_rows(tree.read("docs/testing.md"), tests, bugs)
+        self.assertEqual(found, [], "\n".join(found))
+
     def test_it_can_fail(self):
+        self.assertEqual(untrue_rows("| C01 | x | `a.c:b`, `a.c`, `a.c:z`, `n.c` | `CORE_X`, `CORE_Y` |",
+                                     {"a.c": {"b"}}, {"CORE_X"}), ["C01: a.c:z", "C01: n.c", "C01: CORE_Y"])
         self.assertEqual(broken_links("docs/a.md", "[x](no-such.md) [y](http://else.where/) [z](testing.md#r)"),
                          ["docs/a.md: no-such.md"])
         self.assertEqual(named("/* T2, C03 (L10): not C0, UTF8, FL_E_R1 or x-T1 */"), {"T2", "C03", "L10"})

@@ -238,6 +238,21 @@ def test_no_leader(channel, locks, solo):
     check("and then there is one", locks.Acquire(acquire(a, name="later"), timeout=20).granted)
 
 
+def test_eager_pings(port):
+    """C23: a client that pings twenty times a second is told so, and its session is there when it comes back."""
+    options = [("grpc.keepalive_time_ms", 50), ("grpc.keepalive_permit_without_calls", 1),
+               ("grpc.http2.max_pings_without_data", 0), ("grpc.http2.min_ping_interval_without_data_ms", 50)]
+    with grpc.insecure_channel(f"127.0.0.1:{port}", options) as channel:
+        locks = lock_pb2_grpc.LockServiceStub(channel)
+        stream = Stream(locks, open_session(client="eager"))
+        session = stream.hear("opened").session_id
+        end = stream.heard.get(timeout=20)
+        check("eager pings end the connection", isinstance(end, grpc.RpcError) and end.code() == Code.UNAVAILABLE, end)
+        again = Stream(locks, lock_pb2.OpenSessionRequest(
+            resume=lock_pb2.OpenSessionRequest.Resume(session_id=session)))
+        check("and the session is still there", again.hear("opened").session_id == session)
+
+
 def main():
     solo = subprocess.Popen([SOLO], stdout=subprocess.PIPE, text=True)
     try:
@@ -250,6 +265,7 @@ def main():
             test_abandoned_waits(locks)
             test_stream(locks, admin, solo)
             test_watch_and_admin(locks, admin)
+            test_eager_pings(port)
             test_no_leader(channel, locks, solo)
             last = Stream(locks, open_session(client="last"))
             last.hear("opened")
