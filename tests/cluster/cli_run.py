@@ -13,6 +13,12 @@ from cluster import PATIENCE, TOOL, wait_for
 from fakelock import FakeLock
 
 
+# Where the tests were started in the background these are ignored, and what they start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for ignored in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(ignored, signal.SIG_DFL)
+
+
 class RunTest(unittest.TestCase):
     def setUp(self):
         self.fake = FakeLock()
@@ -181,7 +187,7 @@ class RunTest(unittest.TestCase):
     def test_the_terminal_is_the_commands_and_comes_back(self):
         pid, terminal = pty.fork()
         if pid == 0:
-            os.execve(TOOL, [TOOL, "run", "L", "--", "sh", "-c", "read line; echo got $line; sleep 600"], self.env)
+            os.execve(TOOL, [TOOL, "run", "L", "--", "sh", "-c", "read line; echo got $line; exec sleep 600"], self.env)
         os.write(terminal, b"hello\n")
         seen = b""
         while b"got hello" not in seen:
