@@ -30,6 +30,8 @@
     X(CORE_LOAD_FORGETS_ARRIVAL, "what is due happens in another order after a reload (R9)")       \
     X(CORE_OTHER_KIND_WAITS, "who wants another kind of lock waits in silence (C32)")              \
     X(CORE_SESSION_REENTERS, "a session is granted a name twice (L3, C43, C53)")                   \
+    X(CORE_HAND_ON_STOPS, "a hand-on that was cut short is not gone on with (L6, V3)")             \
+    X(CORE_HAND_ON_UNBOUNDED, "a long queue is handed on in one entry (C06)")                      \
     X(CORE_EXPIRY_OF_ANY_TERM, "an expiry decided by a deposed leader is obeyed (T4, C07)")        \
     X(NODE_ACK_WITHOUT_CONFIRM, "a heartbeat is acknowledged unconfirmed (N1)")                    \
     X(NODE_CONFIRM_BEGUN_BEFORE_RECEIPT, "a round that runs already counts (N1)")                  \

@@ -12,6 +12,7 @@ struct checker {
     size_t why_size;
     int result;
     uint64_t n_holds, n_waits, n_names, n_due;
+    uint64_t n_many; /* shared and counted holds */
 };
 
 __attribute__((format(printf, 2, 3))) static void broken(struct checker *c, const char *format, ...)
@@ -62,8 +63,15 @@ static void check_holders(struct checker *c, const struct lock *lock, const stru
 
     for (fl_handle at = lock->holders; at != 0;
          at = fl_ring_next(c->m, IN_LOCK, lock->holders, at)) {
-        if (fl_claim_at(c->m, at)->mode != (unsigned)mode)
+        const struct claim *claim = fl_claim_at(c->m, at);
+
+        if (claim->mode != (unsigned)mode)
             broken(c, "I1: holders of different modes");
+        if (mode == FL_MODE_EXCLUSIVE)
+            continue;
+        c->n_many++;
+        if (fl_claim_by_token(c->m, claim->token) != at)
+            broken(c, "I6: claim %u is not found by its token", at);
     }
     if (mode == FL_MODE_EXCLUSIVE && n > 1)
         broken(c, "I1: %u exclusive holders", n);
@@ -169,6 +177,8 @@ static void check_sessions(struct checker *c)
         broken(c, "I4: holds or waits are miscounted");
     if (n_holds + n_waits != fl_handle_set_len(&m->by_request))
         broken(c, "I6: requests are miscounted");
+    if (c->n_many != fl_handle_set_len(&m->by_token))
+        broken(c, "I6: tokens are miscounted");
     if (c->n_due != m->due.len)
         broken(c, "I6: deadlines are miscounted");
 }

@@ -44,6 +44,21 @@ fl_handle fl_claim_find(const struct fl_machine *m, const struct session *sessio
                               is_request, &key);
 }
 
+static uint64_t hash_of_token(const void *owner, uint32_t handle)
+{
+    return fl_hash_mix64(fl_claim_at(owner, handle)->token);
+}
+
+static bool is_token(const void *owner, uint32_t handle, const void *key)
+{
+    return fl_claim_at(owner, handle)->token == *(const fl_token *)key;
+}
+
+fl_handle fl_claim_by_token(const struct fl_machine *m, fl_token token)
+{
+    return fl_handle_set_find(&m->by_token, fl_hash_mix64(token), is_token, &token);
+}
+
 struct due *fl_due_new(struct fl_machine *m, fl_handle owner, bool is_closing, uint64_t at_ms,
                        uint64_t seq)
 {
@@ -93,6 +108,8 @@ static void link_hold(struct fl_machine *m, struct session *session, fl_handle h
     fl_ring_append(m, IN_SESSION, &session->holds, handle);
     session->n_holds++;
     m->n_holds++;
+    if (claim->mode != FL_MODE_EXCLUSIVE)
+        fl_handle_set_add(&m->by_token, handle);
 }
 
 fl_handle fl_claim_hold(struct fl_machine *m, struct session *session, uint64_t request_id,
@@ -161,6 +178,21 @@ void fl_claim_promote(struct fl_machine *m, fl_handle handle)
     link_hold(m, session, handle);
 }
 
+static void unlink_hold(struct fl_machine *m, struct session *session, fl_handle handle)
+{
+    const struct claim *claim = fl_claim_at(m, handle);
+    struct lock *lock = fl_lock_at(m, claim->lock);
+
+    if (claim->mode != FL_MODE_EXCLUSIVE)
+        fl_handle_set_remove(&m->by_token, handle);
+    fl_ring_remove(m, IN_LOCK, &lock->holders, handle);
+    if (lock->extra != 0)
+        fl_extra_at(m, lock->extra)->n_holders--;
+    fl_ring_remove(m, IN_SESSION, &session->holds, handle);
+    session->n_holds--;
+    m->n_holds--;
+}
+
 static void remember(struct fl_machine *m, struct session *session, const struct claim *claim,
                      enum fl_answer answer, enum fl_cause cause)
 {
@@ -184,21 +216,14 @@ void fl_claim_end(struct fl_machine *m, fl_handle handle, enum fl_answer answer,
 {
     struct claim *claim = fl_claim_at(m, handle);
     struct session *session = fl_claim_session(m, claim);
-    struct lock *lock = fl_lock_at(m, claim->lock);
 
     if (!session->is_dead)
         remember(m, session, claim, answer, cause);
     fl_handle_set_remove(&m->by_request, handle);
-    if (claim->is_wait) {
+    if (claim->is_wait)
         unlink_wait(m, session, handle);
-    } else {
-        fl_ring_remove(m, IN_LOCK, &lock->holders, handle);
-        if (lock->extra != 0)
-            fl_extra_at(m, lock->extra)->n_holders--;
-        fl_ring_remove(m, IN_SESSION, &session->holds, handle);
-        session->n_holds--;
-        m->n_holds--;
-    }
+    else
+        unlink_hold(m, session, handle);
     fl_slab_give(&m->claims, handle);
     fl_session_forget_if_done(m, session);
 }
@@ -224,6 +249,7 @@ void fl_claims_init(struct fl_machine *m)
 {
     fl_slab_init(&m->claims, sizeof(struct claim));
     fl_handle_set_init(&m->by_request, hash_of_claim, m);
+    fl_handle_set_init(&m->by_token, hash_of_token, m);
 }
 
 void fl_claims_deinit(struct fl_machine *m)
@@ -233,4 +259,5 @@ void fl_claims_deinit(struct fl_machine *m)
     fl_heap_deinit(&m->due);
     fl_slab_deinit(&m->claims);
     fl_handle_set_deinit(&m->by_request);
+    fl_handle_set_deinit(&m->by_token);
 }

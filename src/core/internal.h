@@ -97,6 +97,7 @@ struct fl_machine {
     struct fl_slab locks, claims, extras;
     struct fl_slab texts[TEXT_CLASSES]; /* by (length + 3) / 4 - 1 */
     struct fl_handle_set by_name, by_request;
+    struct fl_handle_set by_token; /* holds of names that many may hold: shared, counted */
     fl_handle order_root;
     struct fl_heap due; /* waits and closings */
     struct fl_hash_key hash_key;
@@ -108,7 +109,7 @@ struct fl_machine {
     struct fl_list dead;      /* with holds or waits left, in order of death */
     uint64_t n_sessions, n_holds, n_waits;
     size_t loose_memory; /* sessions, waits and the like: beside the slabs */
-    uint32_t work_per_entry;
+    uint32_t work_per_entry, looks;
 
     /* During an apply. */
     fl_machine_sink sink;
@@ -183,6 +184,8 @@ fl_handle fl_order_seek(const struct fl_machine *m, struct fl_str from, bool aft
 
 fl_handle fl_claim_find(const struct fl_machine *m, const struct session *session,
                         uint64_t request_id);
+/* The shared or counted hold with that token, or 0. */
+fl_handle fl_claim_by_token(const struct fl_machine *m, fl_token token);
 fl_handle fl_claim_hold(struct fl_machine *m, struct session *session, uint64_t request_id,
                         fl_handle lock, enum fl_mode mode);
 fl_handle fl_claim_wait(struct fl_machine *m, struct session *session, uint64_t request_id,
@@ -207,9 +210,11 @@ fl_handle fl_claim_restore(struct fl_machine *m, struct session *session, const 
 enum fl_mode fl_lock_mode(const struct fl_machine *m, const struct lock *lock);
 /* Whether `mode` goes together with all who hold it, and it is open. */
 bool fl_lock_admits(const struct fl_machine *m, const struct lock *lock, enum fl_mode mode);
-/* Ends what is only held by the dead, then grants whoever can be granted, then drops an idle name.
- */
+/* Ends what the dead hold, then grants whoever can be granted, then drops an idle name: as much of
+ * it as the entry's work allows. */
 void fl_lock_hand_on(struct fl_machine *m, fl_handle lock);
+/* Ends a dead session's hold. The name is still to be handed on. */
+void fl_lock_end_dead(struct fl_machine *m, fl_handle claim);
 /* Nobody gets it before `until_ms`; a later end wins. */
 void fl_lock_close(struct fl_machine *m, fl_handle lock, uint64_t until_ms, uint64_t seq);
 void fl_lock_open(struct fl_machine *m, fl_handle lock);
@@ -243,7 +248,7 @@ void fl_machine_emit(struct fl_machine *m, struct fl_effect *effect);
 void fl_machine_emit_claim(struct fl_machine *m, enum fl_effect_type type, fl_handle claim,
                            enum fl_cause cause);
 
-/* For tests: a smaller FL_MACHINE_WORK_PER_ENTRY. */
-void fl_machine__set_work_per_entry(struct fl_machine *m, uint32_t work);
+/* For tests: a smaller FL_MACHINE_WORK_PER_ENTRY and FL_MACHINE_LOOKS. */
+void fl_machine__set_work(struct fl_machine *m, uint32_t work_per_entry, uint32_t looks);
 
 #endif

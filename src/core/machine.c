@@ -106,12 +106,16 @@ static void answer_claim(struct fl_machine *m, const struct fl_command *command,
     fl_machine_emit(m, &effect);
 }
 
-/* A repeated request may be answered before the name of a dead holder was handed on. */
+/* A repeated request may be answered before the name of a dead holder was handed on. Of a name that
+ * many hold, those who died may not all be cleared away: then for once nobody is named. */
 static const struct claim *oldest_live_holder(const struct fl_machine *m, const struct lock *lock)
 {
-    for (fl_handle at = lock->holders; at != 0; at = fl_ring_next(m, IN_LOCK, lock->holders, at)) {
+    fl_handle at = lock->holders;
+
+    for (uint32_t looks = m->looks; at != 0 && looks != 0; looks--) {
         if (!fl_claim_is_dead(m, fl_claim_at(m, at)))
             return fl_claim_at(m, at);
+        at = fl_ring_next(m, IN_LOCK, lock->holders, at);
     }
     return NULL;
 }
@@ -213,6 +217,10 @@ static bool is_other_kind(const struct fl_machine *m, const struct lock *lock,
     return is_used && (extra != NULL ? extra->limit : 0) != command->limit;
 }
 
+/* Of a session with more holds, on a name with more holders, it is not noticed that it waits for
+ * itself: that wait ends by its deadline. */
+#define OWN_HOLDS_WALK_MAX 4096
+
 /* Whether this session holds the name in another mode: waiting would be waiting for itself. The
  * shorter of the two lists is walked. */
 static bool holds_in_other_mode(const struct fl_machine *m, const struct session *session,
@@ -225,7 +233,8 @@ static bool holds_in_other_mode(const struct fl_machine *m, const struct session
     enum ring ring = by_session ? IN_SESSION : IN_LOCK;
     fl_handle head = by_session ? session->holds : lock->holders;
 
-    if (lock->holders == 0 || fl_lock_mode(m, lock) == mode)
+    if (lock->holders == 0 || fl_lock_mode(m, lock) == mode ||
+        (by_session ? session->n_holds : n_holders) > OWN_HOLDS_WALK_MAX)
         return false;
     for (fl_handle at = head; at != 0; at = fl_ring_next(m, ring, head, at)) {
         const struct claim *claim = fl_claim_at(m, at);
@@ -332,32 +341,33 @@ static fl_handle find_hold(const struct fl_machine *m, fl_handle lock_handle, fl
                            const struct session *session)
 {
     const struct lock *lock = fl_lock_at(m, lock_handle);
+    bool is_exclusive = fl_lock_mode(m, lock) == FL_MODE_EXCLUSIVE;
+    fl_handle handle = is_exclusive ? lock->holders : fl_claim_by_token(m, token);
+    const struct claim *claim = handle != 0 ? fl_claim_at(m, handle) : NULL;
 
-    for (fl_handle at = lock->holders; at != 0; at = fl_ring_next(m, IN_LOCK, lock->holders, at)) {
-        const struct claim *claim = fl_claim_at(m, at);
-
-        if (FL_BUG(CORE_RELEASE_IGNORES_TOKEN) && fl_claim_session(m, claim) == session)
-            return at;
-        if (claim->token == token && !fl_claim_is_dead(m, claim) &&
-            (session == NULL || fl_claim_session(m, claim) == session))
-            return at;
-    }
-    return 0;
+    if (claim == NULL || claim->lock != lock_handle || fl_claim_is_dead(m, claim) ||
+        (session != NULL && fl_claim_session(m, claim) != session))
+        return 0;
+    return claim->token == token || FL_BUG(CORE_RELEASE_IGNORES_TOKEN) ? handle : 0;
 }
 
-/* The current token of a name: of its newest live holder; 0 when nobody holds it. */
+/* The current token of a name: of its newest live holder; 0 when nobody holds it, or (as above) the
+ * newest have all died. */
 static fl_token current_token(const struct fl_machine *m, fl_handle lock_handle)
 {
-    fl_token token = 0;
-    fl_handle head = lock_handle != 0 ? fl_lock_at(m, lock_handle)->holders : 0;
+    fl_handle head = lock_handle != 0 ? fl_lock_at(m, lock_handle)->holders : 0, at = head;
 
-    for (fl_handle at = head; at != 0; at = fl_ring_next(m, IN_LOCK, head, at)) {
-        const struct claim *claim = fl_claim_at(m, at);
+    for (uint32_t looks = m->looks; head != 0 && looks != 0; looks--) {
+        const struct claim *claim;
 
-        if (!fl_claim_is_dead(m, claim) && claim->token > token)
-            token = claim->token;
+        at = fl_claim_at(m, at)->lock_prev; /* of the oldest: the newest */
+        claim = fl_claim_at(m, at);
+        if (!fl_claim_is_dead(m, claim))
+            return claim->token;
+        if (at == head)
+            break;
     }
-    return token;
+    return 0;
 }
 
 static bool was_released(const struct session *session, const struct fl_command *command)
@@ -656,6 +666,7 @@ struct fl_machine *fl_machine_new(const uint64_t hash_key[2])
 
     m->hash_key = (struct fl_hash_key){hash_key[0], hash_key[1]};
     m->work_per_entry = FL_MACHINE_WORK_PER_ENTRY;
+    m->looks = FL_MACHINE_LOOKS;
     m->command = -1;
     fl_list_init(&m->dead);
     fl_names_init(m);
@@ -673,9 +684,10 @@ void fl_machine_free(struct fl_machine *m)
     free(m);
 }
 
-void fl_machine__set_work_per_entry(struct fl_machine *m, uint32_t work)
+void fl_machine__set_work(struct fl_machine *m, uint32_t work_per_entry, uint32_t looks)
 {
-    m->work_per_entry = work;
+    m->work_per_entry = work_per_entry;
+    m->looks = looks;
 }
 
 void fl_machine_stats(const struct fl_machine *m, struct fl_machine_stats *ret_stats)
@@ -683,8 +695,8 @@ void fl_machine_stats(const struct fl_machine *m, struct fl_machine_stats *ret_s
     size_t memory = sizeof *m + m->loose_memory + fl_slab_memory(&m->locks) +
                     fl_slab_memory(&m->claims) + fl_slab_memory(&m->extras) +
                     fl_handle_set_memory(&m->by_name) + fl_handle_set_memory(&m->by_request) +
-                    m->due.capacity * sizeof(void *) + m->sessions_capacity * 12 +
-                    m->by_session.capacity * sizeof(struct fl_map_slot);
+                    fl_handle_set_memory(&m->by_token) + m->due.capacity * sizeof(void *) +
+                    m->sessions_capacity * 12 + m->by_session.capacity * sizeof(struct fl_map_slot);
 
     for (size_t i = 0; i < TEXT_CLASSES; i++)
         memory += fl_slab_memory(&m->texts[i]);

@@ -115,10 +115,14 @@ void fl_machine_free(struct fl_machine *m);
 int fl_machine_apply(struct fl_machine *m, uint64_t index, uint64_t term, const void *data,
                      size_t len, fl_machine_sink sink, void *ctx);
 
-/* Work that one entry may do for things that are due and for sessions that died, so that no entry
- * holds up the others: a session with more holds and waits than this is ended at one index (readers
- * see none of it from there on), while its names are handed on over the next entries. */
-#define FL_MACHINE_WORK_PER_ENTRY 2000
+/* Work that one entry may do for things that are due, for sessions that died and for long queues,
+ * so that no entry holds up the others: a session with more holds and waits than this is ended at
+ * one index (readers see none of it from there on), while its names are handed on over the next
+ * entries; and so are the rest of fifty thousand readers that a writer's release lets in. A name
+ * that is being handed on is closed meanwhile: nobody passes those who wait. */
+#define FL_MACHINE_WORK_PER_ENTRY 500
+/* Holders of one name that are looked at for those who died, by anything but their own end. */
+#define FL_MACHINE_LOOKS 64
 
 /* True while such work is left: the leader submits batches until it is done. */
 bool fl_machine_has_backlog(const struct fl_machine *m);

@@ -128,7 +128,8 @@ static bool fill_name(const struct fl_machine *m, const struct lock *lock,
     info->waiters = extra != NULL ? count_live(m, extra->waiters, extra->n_waiters) : 0;
     info->mode = info->holders != 0 ? fl_lock_mode(m, lock) : FL_MODE_NONE;
     info->limit = extra != NULL && info->mode == FL_MODE_COUNTED ? extra->limit : 0;
-    info->closed_until_ms = extra != NULL && extra->closing != NULL ? extra->closing->node.key : 0;
+    if (extra != NULL && extra->closing != NULL && extra->closing->node.key > m->now_ms)
+        info->closed_until_ms = extra->closing->node.key;
     return info->holders != 0 || info->waiters != 0 || info->closed_until_ms != 0;
 }
 

@@ -100,11 +100,11 @@ static void reap_one(struct fl_machine *m, struct session *session)
     fl_handle lock = fl_claim_at(m, claim)->lock;
 
     if (session->holds != 0) {
-        fl_lock_hand_on(m, lock);
-        return;
+        fl_lock_end_dead(m, claim);
+    } else {
+        fl_machine_emit_claim(m, FL_EFF_WAIT_END, claim, (enum fl_cause)session->cause);
+        fl_claim_end(m, claim, FL_ANS_ENDED, (enum fl_cause)session->cause);
     }
-    fl_machine_emit_claim(m, FL_EFF_WAIT_END, claim, (enum fl_cause)session->cause);
-    fl_claim_end(m, claim, FL_ANS_ENDED, (enum fl_cause)session->cause);
     fl_lock_hand_on(m, lock);
 }
 

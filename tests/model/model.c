@@ -59,7 +59,7 @@ struct model {
     struct closing closings[CLOSINGS_MAX];
     uint64_t now_ms, next_order, deaths, grants;
     fl_token token;
-    uint32_t work, work_left;
+    uint32_t work, work_left, looks;
     fl_machine_sink sink;
     void *ctx;
     uint64_t index;
@@ -134,13 +134,17 @@ static struct claim *next_of_session(const struct model *m, const struct session
     return best;
 }
 
-static struct claim *oldest_live_holder(const struct model *m, struct fl_str name)
+/* Of so many that hold it longest, or NULL. */
+static struct claim *oldest_live_holder(const struct model *m, struct fl_str name, uint32_t looks)
 {
     struct claim *c = next_claim(m, name, false, 0);
 
-    while (c != NULL && c->session->dead)
+    for (; c != NULL && looks > 0; looks--) {
+        if (!c->session->dead)
+            return c;
         c = next_claim(m, name, false, c->order);
-    return c;
+    }
+    return NULL;
 }
 
 static uint32_t count(const struct model *m, struct fl_str name, bool waits, bool with_dead)
@@ -229,7 +233,7 @@ static void answer_claim(struct model *m, const struct fl_command *command, cons
 
 static void answer_refused(struct model *m, const struct fl_command *c, enum fl_answer what)
 {
-    const struct claim *holder = oldest_live_holder(m, c->name);
+    const struct claim *holder = oldest_live_holder(m, c->name, m->looks);
     const struct claim *any = next_claim(m, c->name, false, 0);
     struct fl_effect e = {.type = FL_EFF_ANSWER,
                           .answer = what,
@@ -337,33 +341,76 @@ static void close_name(struct model *m, struct fl_str name, uint64_t until_ms)
     *old = (struct closing){true, text_of(name), until_ms, order};
 }
 
+static void end_dead_hold(struct model *m, struct claim *c)
+{
+    const struct session *s = c->session;
+    enum fl_cause cause = s->cause;
+    uint32_t delay_ms = cause == FL_CAUSE_EXPIRED ? s->delay_ms : 0;
+
+    end_hold(m, c, cause, NULL);
+    if (delay_ms != 0)
+        close_name(m, str(&c->name), m->now_ms + delay_ms);
+}
+
+/* A hold that ends and the next that begins are always done; more than that is work. */
+static bool may_step(struct model *m, uint32_t *n)
+{
+    if ((*n)++ < 2)
+        return true;
+    if (m->work_left == 0)
+        return false;
+    m->work_left--;
+    return true;
+}
+
+static void end_dead_holders(struct model *m, struct fl_str name, uint32_t *n)
+{
+    uint64_t at = 0;
+    struct claim *c;
+
+    for (uint32_t i = 0; i < m->looks && (c = next_claim(m, name, false, at)) != NULL; i++) {
+        at = c->order;
+        if (!c->session->dead)
+            continue;
+        if (!may_step(m, n))
+            return;
+        end_dead_hold(m, c);
+    }
+}
+
+/* False when the work did not suffice. */
+static bool promote(struct model *m, struct fl_str name, uint32_t *n)
+{
+    struct claim *c;
+
+    while ((c = next_claim(m, name, true, 0)) != NULL) {
+        bool is_late = c->deadline_ms <= m->now_ms;
+
+        if (!c->session->dead && !is_late &&
+            (!admits(m, name, c->mode) || m->token >= FL_TOKEN_MAX))
+            return true;
+        if (!may_step(m, n))
+            return false;
+        if (c->session->dead)
+            end_wait(m, c, FL_ANS_ENDED, c->session->cause);
+        else if (is_late)
+            end_wait(m, c, FL_ANS_TIMED_OUT, FL_CAUSE_TIMED_OUT);
+        else
+            grant(m, c);
+    }
+    return true;
+}
+
+/* What is left over is done in the next entries, and until then the name is closed. */
 static void hand_on(struct model *m, struct fl_str borrowed)
 {
     struct text copy = text_of(borrowed);
     struct fl_str name = str(&copy);
-    struct claim *c;
-    uint32_t delay_ms = 0;
+    uint32_t n = 0;
 
-    for (uint64_t at = 0; (c = next_claim(m, name, false, at)) != NULL;) {
-        at = c->order;
-        if (!c->session->dead)
-            continue;
-        if (c->session->cause == FL_CAUSE_EXPIRED && c->session->delay_ms > delay_ms)
-            delay_ms = c->session->delay_ms;
-        end_hold(m, c, c->session->cause, NULL);
-    }
-    if (delay_ms != 0)
-        close_name(m, name, m->now_ms + delay_ms);
-    while ((c = next_claim(m, name, true, 0)) != NULL) {
-        if (c->session->dead)
-            end_wait(m, c, FL_ANS_ENDED, c->session->cause);
-        else if (c->deadline_ms <= m->now_ms)
-            end_wait(m, c, FL_ANS_TIMED_OUT, FL_CAUSE_TIMED_OUT);
-        else if (admits(m, name, c->mode) && m->token < FL_TOKEN_MAX)
-            grant(m, c);
-        else
-            break;
-    }
+    end_dead_holders(m, name, &n);
+    if (!promote(m, name, &n) && closing_of(m, name) == NULL)
+        close_name(m, name, m->now_ms);
 }
 
 /* --- Commands --- */
@@ -468,12 +515,16 @@ static void apply_release(struct model *m, struct session *s, const struct fl_co
                           enum fl_cause cause)
 {
     fl_token current = 0;
+    uint32_t n_holders = count(m, c->name, false, true), looked = 0;
 
     for (struct claim *h = next_claim(m, c->name, false, 0); h != NULL;
          h = next_claim(m, c->name, false, h->order)) {
-        if (h->session->dead)
+        if (h->session->dead) {
+            looked++;
             continue;
-        current = h->order;
+        }
+        if (n_holders - looked++ <= m->looks) /* one of the newest */
+            current = h->order;
         if (h->order == c->token && (s == NULL || h->session == s)) {
             end_hold(m, h, cause, c);
             answer(m, c, FL_ANS_OK, 0);
@@ -549,7 +600,9 @@ static void reap(struct model *m)
             first = s;
         m->work_left--;
         claim = next_of_session(m, first, false, 0);
-        if (claim == NULL) {
+        if (claim != NULL) {
+            end_dead_hold(m, claim);
+        } else {
             claim = next_of_session(m, first, true, 0);
             end_wait(m, claim, FL_ANS_ENDED, first->cause);
         }
@@ -667,11 +720,12 @@ static void do_due(struct model *m)
 
 /* --- From outside --- */
 
-struct model *model_new(uint32_t work)
+struct model *model_new(uint32_t work, uint32_t looks)
 {
     struct model *m = fl_xcalloc(1, sizeof *m);
 
     m->work = work;
+    m->looks = looks;
     m->next_order = 1;
     return m;
 }
@@ -748,7 +802,7 @@ static void describe_session(const struct model *m, struct fl_buf *text, const s
 
 static void describe_name(const struct model *m, struct fl_buf *text, struct fl_str name)
 {
-    const struct claim *holder = oldest_live_holder(m, name);
+    const struct claim *holder = oldest_live_holder(m, name, UINT32_MAX);
     const struct closing *closing = closing_of(m, name);
     struct fl_name_info info = {.name = name,
                                 .holders = count(m, name, false, false),
@@ -758,8 +812,9 @@ static void describe_name(const struct model *m, struct fl_buf *text, struct fl_
         info.mode = holder->mode;
         info.limit = holder->limit;
     }
-    info.closed_until_ms = closing != NULL ? closing->until_ms : 0;
-    if (info.holders + info.waiters == 0 && closing == NULL)
+    if (closing != NULL && closing->until_ms > m->now_ms)
+        info.closed_until_ms = closing->until_ms;
+    if (info.holders + info.waiters == 0 && info.closed_until_ms == 0)
         return;
     trace_name(text, &info);
     describe_claims(m, text, name, NULL, false);

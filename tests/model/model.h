@@ -9,8 +9,8 @@
 
 struct model;
 
-/* `work`: as FL_MACHINE_WORK_PER_ENTRY. */
-struct model *model_new(uint32_t work);
+/* As FL_MACHINE_WORK_PER_ENTRY and FL_MACHINE_LOOKS. */
+struct model *model_new(uint32_t work, uint32_t looks);
 void model_free(struct model *model);
 void model_apply(struct model *model, uint64_t index, uint64_t term, const struct fl_batch *batch,
                  fl_machine_sink sink, void *ctx);

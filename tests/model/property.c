@@ -33,7 +33,7 @@ struct step {
 };
 
 struct run {
-    uint32_t work;
+    uint32_t work, looks;
     struct step steps[STEPS];
     size_t n;
 };
@@ -44,7 +44,7 @@ struct pair {
     struct model *model;
     struct history *history;
     struct fl_buf left, right; /* what they told */
-    uint32_t work;
+    uint32_t work, looks;
     char why[256]; /* empty: they agree */
 };
 
@@ -136,13 +136,14 @@ static void some_step(struct fl_random *random, const struct step *before, fl_to
 
 /* --- Side by side --- */
 
-static void pair_init(struct pair *p, uint32_t work)
+static void pair_init(struct pair *p, const struct run *run)
 {
     *p = (struct pair){.machine = fl_machine_new(hash_key),
-                       .model = model_new(work),
+                       .model = model_new(run->work, run->looks),
                        .history = history_new(),
-                       .work = work};
-    fl_machine__set_work_per_entry(p->machine, work);
+                       .work = run->work,
+                       .looks = run->looks};
+    fl_machine__set_work(p->machine, run->work, run->looks);
 }
 
 static void pair_deinit(struct pair *p)
@@ -215,7 +216,7 @@ static void reload(struct pair *p)
             snprintf(p->why, sizeof p->why, "a snapshot of a snapshot is another");
         fl_machine_free(p->machine);
         p->machine = loaded;
-        fl_machine__set_work_per_entry(loaded, p->work);
+        fl_machine__set_work(loaded, p->work, p->looks);
     }
     fl_buf_deinit(&first.buf);
     fl_buf_deinit(&second.buf);
@@ -266,7 +267,8 @@ static bool explore(uint64_t seed, struct run *run, uint64_t *ret_commands)
 
     fl_random_init(&random, seed);
     run->work = fl_random_chance(&random, 1, 2) ? (uint32_t)fl_random_between(&random, 1, 4) : 2000;
-    pair_init(&p, run->work);
+    run->looks = fl_random_chance(&random, 1, 2) ? (uint32_t)fl_random_between(&random, 1, 3) : 64;
+    pair_init(&p, run);
     for (run->n = 0; run->n < STEPS && p.why[0] == '\0'; run->n++) {
         struct step *step = &run->steps[run->n];
 
@@ -287,7 +289,7 @@ static bool still_fails(const struct run *run)
     struct pair p;
     bool fails;
 
-    pair_init(&p, run->work);
+    pair_init(&p, run);
     for (size_t i = 0; i < run->n && p.why[0] == '\0'; i++)
         pair_step(&p, i + 1, &run->steps[i]);
     fails = p.why[0] != '\0';
@@ -305,6 +307,7 @@ static void shrink(struct run *run)
             size_t end = at + piece < run->n ? at + piece : run->n;
 
             shorter->work = run->work;
+            shorter->looks = run->looks;
             shorter->n = run->n - (end - at);
             memcpy(shorter->steps, run->steps, at * sizeof run->steps[0]);
             memcpy(shorter->steps + at, run->steps + end, (run->n - end) * sizeof run->steps[0]);
@@ -321,8 +324,8 @@ static void tell(const struct run *run)
 {
     struct pair p;
 
-    pair_init(&p, run->work);
-    printf("with %u steps of work per entry:\n", run->work);
+    pair_init(&p, run);
+    printf("with %u steps of work per entry, %u looks:\n", run->work, run->looks);
     for (size_t i = 0; i < run->n && p.why[0] == '\0'; i++) {
         const struct step *step = &run->steps[i];
         struct fl_buf text = FL_BUF_INIT;

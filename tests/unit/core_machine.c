@@ -343,7 +343,8 @@ static void random_commands_keep_the_invariants(void **state)
         char why[256];
 
         fl_random_init(&random, seed);
-        fl_machine__set_work_per_entry(m, 1 + (uint32_t)fl_random_below(&random, 4));
+        fl_machine__set_work(m, 1 + (uint32_t)fl_random_below(&random, 4),
+                             1 + (uint32_t)fl_random_below(&random, 4));
         for (uint64_t index = 1; index <= 400; index++) {
             struct fl_buf buf = FL_BUF_INIT;
 
