@@ -165,6 +165,10 @@ static void feed_vote(struct fl_engine *e, struct raft_message *rm)
         return;
     }
     FL_RULE_ACTED(e, UNAWARE_VOTER);
+    /* Whoever follows a leader refuses, and who takes itself for no voter never stands, and so
+     * follows the last one for ever. */
+    if (e->now_ms >= e->leader_heard_ms + e->raft.election_timeout)
+        rm->request_vote.disrupt_leader = true;
     memcpy(shown, servers, n * sizeof *servers);
     if (self != NULL) {
         shown[self - servers].role = RAFT_VOTER;
@@ -307,6 +311,8 @@ void fl_engine_receive(struct fl_engine *e, uint64_t now_ms, uint64_t from,
         peer->heard_ms = now_ms;
     if (answer_old_term(e, &m))
         return;
+    if (m.type == FL_RAFT_APPEND || m.type == FL_RAFT_INSTALL_SNAPSHOT)
+        e->leader_heard_ms = now_ms;
     switch (m.type) {
     case FL_RAFT_APPEND:
         receive_append(e, &m);
