@@ -193,13 +193,13 @@ static void answer_http(struct fl_rpc_call *call, const char *status)
 
 static bool refuse_headers(struct fl_rpc_call *call)
 {
-    if (!call->is_post) {
+    if (call->is_over_limit) { /* first: the others may have been what was not kept */
+        fl_rpc__call_finish_plain(call, FL_RPC_RESOURCE_EXHAUSTED,
+                                  "the request's metadata is larger than 16 KiB");
+    } else if (!call->is_post) {
         answer_http(call, "405");
     } else if (!call->is_content_type_ok) {
         answer_http(call, "415");
-    } else if (call->is_over_limit) {
-        fl_rpc__call_finish_plain(call, FL_RPC_RESOURCE_EXHAUSTED,
-                                  "the request's metadata is larger than 16 KiB");
     } else if (call->is_encoding_bad) {
         fl_rpc__call_finish_plain(call, FL_RPC_UNIMPLEMENTED,
                                   "compressed messages are not supported: send them as they are");
