@@ -111,6 +111,7 @@ class Bed:
             self.grpc_ports = {i: ports[2 * i - 1] for i in ids}
         self.nodes = {i: Node(self, i) for i in ids}
         self.stubs = {}
+        self.clock_offset = None  # a function: by so many seconds the next node's clocks are ahead (not the wall clock)
 
     # --- Life ---
 
@@ -175,6 +176,9 @@ class Bed:
                    "--peer-listen", f"{self.hosts[i]}:{self.peer_ports[i]}"]
         for j in self.nodes:
             command += ["--peer", f"{j}={self.hosts[j]}:{self.peer_ports[j]}"]
+        if self.clock_offset is not None:
+            ahead = str(self.clock_offset())
+            command = ["unshare", "--time", "--monotonic", ahead, "--boottime", ahead, *command]
         with open(os.path.join(node.dir, "log"), "a") as log:
             node.process = subprocess.Popen(self.host_command(i, command + self.options + list(more)),
                                             stdout=subprocess.PIPE, stderr=log, text=True)

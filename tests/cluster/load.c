@@ -6,9 +6,10 @@
  *
  * Each client holds a lock of its own from beginning to end (own/I), and contends for others, one
  * at a time: x/I is always exclusive, m/I exclusive or shared, n/I counted with 3 permits. Readers
- * describe names. The history goes to standard output, a line for each event, in the form that
- * history.py tells. "# ready" says that every client has its own lock. When standard input ends,
- * nothing new begins; what is under way ends; every name is described once more; "# settled".
+ * describe names. The tag keeps several such processes apart. The history goes to standard output,
+ * a line for each event, in the form that history.py tells. "# ready" says that every client has
+ * its own lock. When standard input ends, nothing new begins; what is under way ends; every name is
+ * described once more; "# settled".
  *
  * One thread decides and calls; the library's callbacks only note and set the next instant. */
 #include <errno.h>
@@ -43,7 +44,7 @@ struct worker {
     struct client *client;
     enum state state;
     bool is_own, is_lost;
-    char name[32];
+    char name[48];
     uint64_t op, release_op; /* in the history */
     uint64_t release_at_ns, valid_at_ns;
     struct fl_lock *lock;
@@ -64,7 +65,7 @@ struct reader {
 };
 
 struct load {
-    const char *endpoints;
+    const char *endpoints, *tag;
     unsigned n_clients, n_names, n_readers;
     uint32_t ttl_ms, think_ms;
     struct client *clients;
@@ -123,7 +124,8 @@ static void rest(struct worker *worker, uint64_t now)
 static void tell_belief(const struct worker *worker)
 {
     if (worker->valid_at_ns != 0)
-        printf("v %" PRIu64 " %" PRIu64 "\n", worker->valid_at_ns, worker->op);
+        printf("v %" PRIu64 " %s%" PRIu64 "\n", worker->valid_at_ns, worker->client->load->tag,
+               worker->op);
 }
 
 static void sample(struct worker *worker)
@@ -143,22 +145,23 @@ static void heard_lost(void *ctx, struct fl_lock *lock, enum fl_lost_cause cause
 
     (void)lock, (void)by, (void)reason;
     pthread_mutex_lock(&load->guard);
-    printf("l %" PRIu64 " %" PRIu64 " %d\n", now, worker->op, (int)cause);
+    printf("l %" PRIu64 " %s%" PRIu64 " %d\n", now, load->tag, worker->op, (int)cause);
     worker->is_lost = true;
     look_again(worker, now);
     pthread_mutex_unlock(&load->guard);
 }
 
-static void tell_answer(uint64_t now, uint64_t op, int code, const struct fl_why *why)
+static void tell_answer(const struct load *load, uint64_t op, int code, const struct fl_why *why)
 {
     bool is_no = code == FL_E_HELD || code == FL_E_TIMEOUT;
     bool is_failed = code == FL_E_CONFLICT || code == FL_E_INVALID || code == FL_E_LIMITED ||
                      code == FL_E_STALE || code == FL_E_LOST;
 
+    printf("r %" PRIu64 " %s%" PRIu64, now_ns(), load->tag, op);
     if (is_no)
-        printf("r %" PRIu64 " %" PRIu64 " no %" PRIu64 "\n", now, op, why->holder.token);
+        printf(" no %" PRIu64 "\n", why->holder.token);
     else
-        printf("r %" PRIu64 " %" PRIu64 " %s %d\n", now, op, is_failed ? "fail" : "unknown", code);
+        printf(" %s %d\n", is_failed ? "fail" : "unknown", code);
 }
 
 static void heard_acquired(void *ctx, int code, struct fl_lock *lock, const struct fl_why *why)
@@ -169,13 +172,14 @@ static void heard_acquired(void *ctx, int code, struct fl_lock *lock, const stru
 
     pthread_mutex_lock(&load->guard);
     if (code == 0) {
-        printf("r %" PRIu64 " %" PRIu64 " ok %" PRIu64 "\n", now, worker->op, fl_lock_token(lock));
+        printf("r %" PRIu64 " %s%" PRIu64 " ok %" PRIu64 "\n", now, load->tag, worker->op,
+               fl_lock_token(lock));
         worker->lock = lock;
         become(worker, HOLDING);
         worker->release_at_ns = now + fl_random_below(&load->random, HOLD_MAX_NS);
         look_again(worker, now);
     } else {
-        tell_answer(now, worker->op, code, why);
+        tell_answer(load, worker->op, code, why);
         rest(worker, now);
     }
     pthread_mutex_unlock(&load->guard);
@@ -190,7 +194,7 @@ static void choose(struct worker *worker, struct fl_acquire_options *options)
     *options = (struct fl_acquire_options){
         .mode = FL_EXCLUSIVE, .wait_ms = WAIT_MAX_MS, .on_lost = heard_lost, .ctx = worker};
     if (worker->is_own) {
-        snprintf(worker->name, sizeof worker->name, "own/%u", worker->client->number);
+        snprintf(worker->name, sizeof worker->name, "own/%s%u", load->tag, worker->client->number);
         return;
     }
     snprintf(worker->name, sizeof worker->name, "%c/%" PRIu64, kind, number);
@@ -217,12 +221,12 @@ static void ask(struct worker *worker)
     worker->valid_at_ns = 0;
     worker->is_lost = false;
     become(worker, ASKING);
-    printf("i %" PRIu64 " %" PRIu64 " load/%u acquire %s %s %u %u\n", now_ns(), worker->op,
-           worker->client->number, worker->name, modes[options.mode], options.limit,
-           options.wait_ms);
+    printf("i %" PRIu64 " %s%" PRIu64 " load/%s%u acquire %s %s %u %u\n", now_ns(), load->tag,
+           worker->op, load->tag, worker->client->number, worker->name, modes[options.mode],
+           options.limit, options.wait_ms);
     r = fl_acquire_async(worker->client->sdk, worker->name, &options, heard_acquired, worker, &why);
     if (r < 0) {
-        tell_answer(now_ns(), worker->op, r, &why);
+        tell_answer(load, worker->op, r, &why);
         rest(worker, now_ns());
     }
 }
@@ -235,9 +239,9 @@ static void heard_released(void *ctx, struct fl_lock *lock, int code, const stru
 
     pthread_mutex_lock(&load->guard);
     if (code == 0)
-        printf("r %" PRIu64 " %" PRIu64 " ok\n", now, worker->release_op);
+        printf("r %" PRIu64 " %s%" PRIu64 " ok\n", now, load->tag, worker->release_op);
     else
-        tell_answer(now, worker->release_op, code, why);
+        tell_answer(load, worker->release_op, code, why);
     worker->lock = NULL;
     rest(worker, now);
     pthread_mutex_unlock(&load->guard);
@@ -252,11 +256,12 @@ static void give_back(struct worker *worker)
     tell_belief(worker);
     worker->release_op = ++load->next_op;
     become(worker, RELEASING);
-    printf("i %" PRIu64 " %" PRIu64 " load/%u release %s %" PRIu64 "\n", now_ns(),
-           worker->release_op, worker->client->number, worker->name, worker->op);
+    printf("i %" PRIu64 " %s%" PRIu64 " load/%s%u release %s %s%" PRIu64 "\n", now_ns(), load->tag,
+           worker->release_op, load->tag, worker->client->number, worker->name, load->tag,
+           worker->op);
     r = fl_release_async(worker->lock, heard_released, worker);
     if (r < 0) {
-        tell_answer(now_ns(), worker->release_op, r, NULL);
+        tell_answer(load, worker->release_op, r, NULL);
         fl_lock_free(worker->lock);
         worker->lock = NULL;
         rest(worker, now_ns());
@@ -301,9 +306,10 @@ static void look_at(struct worker *worker)
 
 /* --- Readers --- */
 
-static void tell_description(uint64_t now, uint64_t op, const struct fl_description *d)
+static void tell_description(const struct load *load, uint64_t op, const struct fl_description *d)
 {
-    printf("r %" PRIu64 " %" PRIu64 " ok %" PRIu64 " holders", now, op, d->log_index);
+    printf("r %" PRIu64 " %s%" PRIu64 " ok %" PRIu64 " holders", now_ns(), load->tag, op,
+           d->log_index);
     for (size_t i = 0; i < d->n_holders; i++)
         printf("%c%" PRIu64, i == 0 ? '=' : ',', d->holders[i].token);
     printf(" waiters");
@@ -321,26 +327,27 @@ static void describe(struct load *load, struct fl_client *sdk, unsigned reader, 
 
     pthread_mutex_lock(&load->guard);
     op = ++load->next_op;
-    printf("i %" PRIu64 " %" PRIu64 " reader/%u describe %s\n", now_ns(), op, reader, name);
+    printf("i %" PRIu64 " %s%" PRIu64 " reader/%s%u describe %s\n", now_ns(), load->tag, op,
+           load->tag, reader, name);
     pthread_mutex_unlock(&load->guard);
     r = fl_describe(sdk, name, false, READER_SHOWS_MAX, &description, &why);
     pthread_mutex_lock(&load->guard);
     if (r == 0)
-        tell_description(now_ns(), op, description);
+        tell_description(load, op, description);
     else
-        tell_answer(now_ns(), op, r, &why);
+        tell_answer(load, op, r, &why);
     pthread_mutex_unlock(&load->guard);
     fl_description_free(description);
 }
 
-static void name_of(const struct load *load, uint64_t number, char out[32])
+static void name_of(const struct load *load, uint64_t number, char out[48])
 {
     uint64_t name = number % load->n_names;
 
     if (number >= load->n_names)
-        snprintf(out, 32, "own/%" PRIu64, number - load->n_names);
+        snprintf(out, 48, "own/%s%" PRIu64, load->tag, number - load->n_names);
     else
-        snprintf(out, 32, "%c/%" PRIu64, name % 4 == 2 ? 'm' : name % 4 == 3 ? 'n' : 'x', name);
+        snprintf(out, 48, "%c/%" PRIu64, name % 4 == 2 ? 'm' : name % 4 == 3 ? 'n' : 'x', name);
 }
 
 static void *read_on(void *ctx)
@@ -349,7 +356,7 @@ static void *read_on(void *ctx)
     struct load *load = reader->load;
     unsigned number = (unsigned)(reader - load->readers);
     bool is_ending = false;
-    char name[32];
+    char name[48];
 
     while (!is_ending) {
         name_of(load, fl_random_below(&reader->random, load->n_names + 2), name);
@@ -397,7 +404,7 @@ static char *rotate(const char *endpoints, unsigned by)
 
 static void begin(struct load *load)
 {
-    char name[32];
+    char name[48];
 
     load->clients = fl_xcalloc(load->n_clients, sizeof *load->clients);
     load->readers = fl_xcalloc(load->n_readers, sizeof *load->readers);
@@ -405,14 +412,15 @@ static void begin(struct load *load)
         struct client *client = &load->clients[i];
         char *endpoints = rotate(load->endpoints, i);
 
-        snprintf(name, sizeof name, "load/%u", i);
+        snprintf(name, sizeof name, "load/%s%u", load->tag, i);
         *client = (struct client){.load = load, .number = i};
         client->sdk = connect_as(endpoints, name, load->ttl_ms);
         client->own = (struct worker){.client = client, .is_own = true};
         client->other = (struct worker){.client = client};
         pthread_mutex_lock(&load->guard);
         look_again(&client->own, now_ns());
-        rest(&client->other, now_ns());
+        look_again(&client->other,
+                   now_ns() + fl_random_below(&load->random, load->think_ms * MS + 1));
         pthread_mutex_unlock(&load->guard);
         free(endpoints);
     }
@@ -484,7 +492,7 @@ static void run(struct load *load)
 static void settle(struct load *load)
 {
     struct fl_client *sdk = connect_as(load->endpoints, "reader/last", load->ttl_ms);
-    char name[32];
+    char name[48];
 
     for (unsigned i = 0; i < load->n_readers; i++)
         pthread_join(load->readers[i].thread, NULL);
@@ -513,6 +521,8 @@ static void parse_arguments(struct load *load, int argc, char **argv)
 
         if (strcmp(argv[i], "--endpoints") == 0)
             load->endpoints = value;
+        else if (strcmp(argv[i], "--tag") == 0)
+            load->tag = value;
         else if (strcmp(argv[i], "--clients") == 0)
             load->n_clients = number;
         else if (strcmp(argv[i], "--ttl") == 0)
@@ -528,7 +538,7 @@ static void parse_arguments(struct load *load, int argc, char **argv)
     }
     if (load->endpoints == NULL || load->n_clients == 0 || load->n_names == 0) {
         fprintf(stderr, "usage: load --endpoints LIST --clients N [--ttl MS] [--names K] "
-                        "[--think MS] [--readers R] [--seed S]\n");
+                        "[--think MS] [--readers R] [--seed S] [--tag TEXT]\n");
         exit(64);
     }
     fl_random_init(&load->random, seed);
@@ -536,7 +546,8 @@ static void parse_arguments(struct load *load, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static struct load load = {.ttl_ms = 10000, .n_names = 8, .think_ms = 50, .n_readers = 2};
+    static struct load load = {
+        .tag = "", .ttl_ms = 10000, .n_names = 8, .think_ms = 50, .n_readers = 2};
     static char buffer[1 << 16];
     pthread_condattr_t monotonic;
     pthread_t ender;
