@@ -2,7 +2,7 @@
 BUILD := build
 DIR ?= $(if $(FENCELOCK_DIR),$(FENCELOCK_DIR),run)
 
-.PHONY: build deps run test demo lint format bench soak clean
+.PHONY: build deps run test demo lint format bench soak torture clean
 
 build: deps $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -41,6 +41,12 @@ bench: build
 soak:
 	@scripts/install-deps test
 	@scripts/soak $(SECONDS)
+
+# Real nodes and clients under faults at random, and a judge of what the clients were told (SECONDS=60; as root). With
+# ARGS="--leader-kills 300" the leader is killed again and again under a thousand sessions.
+torture: build
+	@meson configure $(BUILD) -Dtests=true && ninja -C $(BUILD)
+	@scripts/torture --seconds $(if $(SECONDS),$(SECONDS),60) $(ARGS)
 
 clean:
 	@rm -rf build build-clang build-asan build-tsan

@@ -1,8 +1,10 @@
 """What a cluster does when its nodes die, hang, or are talked to nonsense. Times are printed; only generous limits
 are asserted."""
+import concurrent.futures
 import os
 import socket
 import subprocess
+import threading
 import time
 import unittest
 
@@ -105,16 +107,32 @@ class NodesDie(unittest.TestCase):
                 s.close()
 
     def test_a_crashed_holders_lock_goes_to_the_next_waiter(self):
-        with Bed() as bed:
-            holder, waiter = Session(bed, ttl_ms=10000), Session(bed, ttl_ms=10000)
-            first = holder.acquire("L")
-            heard = now()
-            holder.crash()
-            got = waiter.acquire("L", wait_ms=30000)
-            print(f"crashed holder (TTL 10 s) to next grant: {now() - heard:.2f} s after its last heartbeat or later")
-            self.assertTrue(got.granted)
-            self.assertGreater(got.token, first.token)
-            waiter.close()
+        """V2: without an election, and with the leader killed before and after the silence of half a TTL was noted."""
+        after = {}
+
+        def crash(kill_after):
+            with Bed(nodes=3) as bed:
+                holder, waiter = Session(bed, ttl_ms=10000), Session(bed, ttl_ms=10000)
+                first = holder.acquire("L")
+                holder.crash()
+                holder.bed.lock(1).KeepAlive(session_id=holder.id)
+                heard = now()
+                killer = threading.Timer(kill_after, lambda: bed.kill(bed.leader())) if kill_after else None
+                if killer:
+                    killer.start()
+                got = waiter.acquire("L", wait_ms=60000)
+                after[kill_after] = now() - heard
+                if killer:
+                    killer.join()
+                self.assertTrue(got.granted)
+                self.assertGreater(got.token, first.token)
+                waiter.close()
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            for done in [pool.submit(crash, kill_after) for kill_after in (None, 1, 6)]:
+                done.result()
+        print("crashed holder (TTL 10 s), last heartbeat to next grant: {:.2f} s; with the leader killed after 1 s: {:.2f} s, "
+              "after 6 s: {:.2f} s".format(*(after[k] for k in (None, 1, 6))))
 
     def test_many_leader_kills_lose_no_heartbeating_session(self):
         kills = int(os.environ.get("FENCELOCK_LEADER_KILLS", "8"))
