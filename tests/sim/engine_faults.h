@@ -1,0 +1,11 @@
+/* What happens to a world: its clients, its administrators, and its faults. */
+#ifndef FL_TESTS_SIM_ENGINE_FAULTS_H
+#define FL_TESTS_SIM_ENGINE_FAULTS_H
+
+#include "engine_world.h"
+
+/* From now on, until faults_end(), which heals all and leaves the world to itself. */
+void faults_begin(struct world *w);
+void faults_end(struct world *w);
+
+#endif
