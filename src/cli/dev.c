@@ -21,7 +21,7 @@
 #define CLUSTER_NAME    "dev"
 #define READY_MS_MAX    30000
 #define STOP_MS_MAX     10000
-#define NODE_ARGS_FIXED 14
+#define NODE_ARGS_FIXED 16
 #define NODE_ARGS_MAX   (NODE_ARGS_FIXED + 2 * DEV_NODES_MAX)
 
 struct dev_run {
@@ -116,6 +116,8 @@ static void become_node(const struct dev_run *run, unsigned index, int ready)
     argv[n++] = printf_new("127.0.0.1:%u", node->peer_port);
     argv[n++] = "--listen";
     argv[n++] = printf_new("127.0.0.1:%u", node->grpc_port);
+    argv[n++] = "--http-listen";
+    argv[n++] = printf_new("127.0.0.1:%u", node->http_port);
     for (unsigned i = 0; i < run->dev.n_nodes; i++) {
         argv[n++] = "--peer";
         argv[n++] = printf_new("%u=127.0.0.1:%u", i + 1, run->dev.nodes[i].peer_port);
@@ -329,14 +331,16 @@ static void print_json(const struct dev_run *run)
 {
     const struct dev *dev = &run->dev;
     json_t *nodes = json_array();
-    char grpc[32], peer[32];
+    char grpc[32], peer[32], http[32];
 
     for (unsigned i = 0; i < dev->n_nodes; i++) {
         snprintf(grpc, sizeof grpc, "127.0.0.1:%u", dev->nodes[i].grpc_port);
         snprintf(peer, sizeof peer, "127.0.0.1:%u", dev->nodes[i].peer_port);
-        json_array_append_new(nodes, json_pack("{s:i, s:I, s:s, s:s, s:s}", "id", (int)i + 1, "pid",
-                                               (json_int_t)dev->nodes[i].pid, "grpc", grpc, "peer",
-                                               peer, "dir", dev->nodes[i].dir));
+        snprintf(http, sizeof http, "127.0.0.1:%u", dev->nodes[i].http_port);
+        json_array_append_new(nodes,
+                              json_pack("{s:i, s:I, s:s, s:s, s:s, s:s}", "id", (int)i + 1, "pid",
+                                        (json_int_t)dev->nodes[i].pid, "grpc", grpc, "peer", peer,
+                                        "http", http, "dir", dev->nodes[i].dir));
     }
     cli_print_json(
         json_pack("{s:s, s:s, s:o}", "endpoints", dev->endpoints, "dir", dev->dir, "nodes", nodes));
@@ -347,8 +351,8 @@ static void print_text(const struct dev_run *run)
     const struct dev *dev = &run->dev;
 
     for (unsigned i = 0; i < dev->n_nodes; i++)
-        printf("node %u  127.0.0.1:%u  process %ld\n", i + 1, dev->nodes[i].grpc_port,
-               (long)dev->nodes[i].pid);
+        printf("node %u  127.0.0.1:%u  http://127.0.0.1:%u/  process %ld\n", i + 1,
+               dev->nodes[i].grpc_port, dev->nodes[i].http_port, (long)dev->nodes[i].pid);
     printf("\nState and logs: %s%s\n\n"
            "  export FENCELOCK_ENDPOINTS=%s\n"
            "  fencelock run my-lock -- sh -c 'echo my token is $FENCELOCK_TOKEN'\n\n"
@@ -447,7 +451,7 @@ const struct cli_command cli_dev = {
         "  --port PORT                of node 1; the others' are 10 apart (3362). 0: free ones\n"
         "  --log-level LEVEL          debug, info, warn, error (info)\n"
         "  --json                     one line when it is ready: endpoints, dir, and for each\n"
-        "                             node id, pid, grpc, peer, dir\n"
+        "                             node id, pid, grpc, peer, http, dir\n"
         "  --help                     this text\n"
         "\n"
         "Examples:\n"

@@ -9,7 +9,7 @@
 #define DEV_NODES_MAX 9
 
 struct dev_node {
-    unsigned grpc_port, peer_port;
+    unsigned grpc_port, peer_port, http_port;
     pid_t pid;      /* 0: not running */
     int ready;      /* its standard output, until it said that it serves; -1: it did */
     char dir[1100]; /* DIR/nodes/N */

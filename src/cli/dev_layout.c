@@ -16,7 +16,7 @@
 
 #define NODES_DEFAULT 5
 #define PORT_DEFAULT  3362
-#define PORT_STEP     10 /* node 1 at 3362 and 3363, node 2 at 3372 and 3373, ... */
+#define PORT_STEP     10 /* node 1 at 3362 to 3364, node 2 at 3372 to 3374, ... */
 
 static bool complain(const char *what)
 {
@@ -45,13 +45,14 @@ static int take_free_port(unsigned *ret_port)
 
 static void choose_free_ports(struct dev *dev)
 {
-    int fds[2 * DEV_NODES_MAX];
+    int fds[3 * DEV_NODES_MAX];
 
     for (unsigned i = 0; i < dev->n_nodes; i++) {
-        fds[2 * i] = take_free_port(&dev->nodes[i].grpc_port);
-        fds[2 * i + 1] = take_free_port(&dev->nodes[i].peer_port);
+        fds[3 * i] = take_free_port(&dev->nodes[i].grpc_port);
+        fds[3 * i + 1] = take_free_port(&dev->nodes[i].peer_port);
+        fds[3 * i + 2] = take_free_port(&dev->nodes[i].http_port);
     }
-    for (unsigned i = 0; i < 2 * dev->n_nodes; i++)
+    for (unsigned i = 0; i < 3 * dev->n_nodes; i++)
         close(fds[i]);
 }
 
@@ -64,6 +65,7 @@ static void choose_ports(struct dev *dev, unsigned first)
     for (unsigned i = 0; i < dev->n_nodes; i++) {
         dev->nodes[i].grpc_port = first + i * PORT_STEP;
         dev->nodes[i].peer_port = first + i * PORT_STEP + 1;
+        dev->nodes[i].http_port = first + i * PORT_STEP + 2;
     }
 }
 
@@ -74,9 +76,10 @@ static bool save(const struct dev *dev)
     int r;
 
     for (unsigned i = 0; i < dev->n_nodes; i++)
-        json_array_append_new(nodes, json_pack("{s:i, s:i, s:i}", "id", (int)i + 1, "grpc_port",
-                                               (int)dev->nodes[i].grpc_port, "peer_port",
-                                               (int)dev->nodes[i].peer_port));
+        json_array_append_new(nodes, json_pack("{s:i, s:i, s:i, s:i}", "id", (int)i + 1,
+                                               "grpc_port", (int)dev->nodes[i].grpc_port,
+                                               "peer_port", (int)dev->nodes[i].peer_port,
+                                               "http_port", (int)dev->nodes[i].http_port));
     snprintf(path, sizeof path, "%s/dev.json", dev->dir);
     r = json_dump_file(document, path, JSON_INDENT(2));
     json_decref(document);
@@ -91,14 +94,17 @@ static bool load_nodes(struct dev *dev, json_t *nodes)
         return false;
     dev->n_nodes = (unsigned)n;
     for (size_t i = 0; i < n; i++) {
-        int grpc = 0, peer = 0;
+        int grpc = 0, peer = 0, http = 0;
 
-        if (json_unpack(json_array_get(nodes, i), "{s:i, s:i}", "grpc_port", &grpc, "peer_port",
-                        &peer) < 0 ||
-            grpc <= 0 || grpc > 65535 || peer <= 0 || peer > 65535)
+        if (json_unpack(json_array_get(nodes, i), "{s:i, s:i, s?i}", "grpc_port", &grpc,
+                        "peer_port", &peer, "http_port", &http) < 0 ||
+            grpc <= 0 || grpc > 65535 || peer <= 0 || peer > 65535 || http < 0 || http > 65535)
             return false;
         dev->nodes[i].grpc_port = (unsigned)grpc;
         dev->nodes[i].peer_port = (unsigned)peer;
+        dev->nodes[i].http_port = (unsigned)http;
+        if (http == 0) /* an earlier release chose none */
+            close(take_free_port(&dev->nodes[i].http_port));
     }
     return true;
 }

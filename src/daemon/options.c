@@ -86,6 +86,11 @@ static const char *set_peer_listen(struct fl_options *o, const char *value)
     return set_address(&o->peer_listen, value);
 }
 
+static const char *set_http_listen(struct fl_options *o, const char *value)
+{
+    return set_address(&o->http_listen, value);
+}
+
 static const char *add_peer(struct fl_options *o, const char *value)
 {
     const char *equals = strchr(value, '=');
@@ -185,6 +190,8 @@ static const struct option_row {
     {"cluster", set_cluster, false, "NAME", "the cluster's name, the same on every node"},
     {"listen", set_listen, false, "HOST:PORT", "clients' port (gRPC); 127.0.0.1:3362"},
     {"peer-listen", set_peer_listen, false, "HOST:PORT", "peers' port; 127.0.0.1:3363"},
+    {"http-listen", set_http_listen, false, "HOST:PORT",
+     "people's port (JSON, metrics, dashboard), e.g. 127.0.0.1:3364; none"},
     {"peer", add_peer, false, "ID=HOST:PORT", "one for every node, itself included"},
     {"peers", set_peers, false, "ID=HOST:PORT,...", "the same in one"},
     {"bootstrap", set_bootstrap, true, NULL, "an empty directory begins a new cluster"},
@@ -219,6 +226,7 @@ void fl_options_deinit(struct fl_options *o)
     free(o->cluster);
     free(o->listen);
     free(o->peer_listen);
+    free(o->http_listen);
     for (unsigned i = 0; i < o->n_peers; i++)
         free(o->peers[i].address);
     memset(o, 0, sizeof *o);

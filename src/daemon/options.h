@@ -12,6 +12,7 @@
 struct fl_options {
     uint64_t node_id; /* 0: a gateway alone */
     char *directory, *cluster, *listen, *peer_listen;
+    char *http_listen; /* NULL: no HTTP port */
     struct fl_option_peer {
         uint64_t id;
         char *address;

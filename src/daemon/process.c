@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "gateway/dialer.h"
 #include "gateway/gateway.h"
+#include "http/site.h"
 #include "net/loop.h"
 #include "net/mailbox.h"
 #include "raft/member.h"
@@ -37,6 +38,7 @@ struct front {
     pthread_t thread;
     struct fl_loop *loop;
     struct fl_gateway *gateway;
+    struct fl_site *site; /* NULL: no HTTP port */
     struct remote remotes[FL_PEERS_MAX];
     unsigned n_remotes;
 
@@ -48,6 +50,7 @@ struct front {
     /* Stopping is told twice by the node's thread: first to drain, and, once that is told back and
      * the node has closed our link, to end. Until then the node may send to us. */
     uv_async_t stop;
+    unsigned n_draining; /* of gateway and site */
     bool is_drained;
     struct fl_mailbox *to_main; /* on the node's loop: "drained" */
 };
@@ -163,6 +166,8 @@ static void front_on_drained(void *ctx)
 {
     struct front *front = ctx;
 
+    if (--front->n_draining > 0)
+        return;
     front->is_drained = true;
     fl_mailbox_send(front->to_main, "", 0);
 }
@@ -172,6 +177,7 @@ static void front_end(struct front *front)
 {
     for (unsigned i = 0; i < front->n_remotes; i++)
         fl_dialer_free(front->remotes[i].dialer);
+    fl_site_free(front->site);
     fl_gateway_free(front->gateway);
     fl_mailbox_free(front->from_node);
     uv_close((uv_handle_t *)&front->stop, NULL);
@@ -181,10 +187,14 @@ static void front_on_stop(uv_async_t *async)
 {
     struct front *front = async->data;
 
-    if (front->is_drained)
+    if (front->is_drained) {
         front_end(front);
-    else
-        fl_gateway_drain(front->gateway, DRAIN_MS, front_on_drained, front);
+        return;
+    }
+    front->n_draining = front->site != NULL ? 2 : 1;
+    if (front->site != NULL)
+        fl_site_drain(front->site, DRAIN_MS, front_on_drained, front);
+    fl_gateway_drain(front->gateway, DRAIN_MS, front_on_drained, front);
 }
 
 static void *run_front(void *ctx)
@@ -202,11 +212,14 @@ static void *run_front(void *ctx)
 static int prepare_front(struct front *front, char *why)
 {
     struct fl_gateway_config config = {.address = front->options->listen};
+    struct fl_site_config site = {.address = front->options->http_listen};
     int r;
 
     front->loop = fl_loop_new();
     FL_REQUIRE(front->loop != NULL);
     r = fl_gateway_new(front->loop, &config, &front->gateway, why);
+    if (r == FL_OK && site.address != NULL)
+        r = fl_site_new(front->loop, front->gateway, &site, &front->site, why);
     if (r < 0)
         return r;
     front->from_node = fl_mailbox_new(front->loop, front_receive_local, NULL, front);
@@ -318,15 +331,20 @@ static void format_bound(const char *address, unsigned port, char *out, size_t s
 static void say_ready(const struct process *p)
 {
     const struct fl_options *o = p->options;
-    char grpc[300], peer[300];
+    char grpc[300], peer[300], http[300];
 
     format_bound(o->listen, fl_gateway_port(p->front.gateway), grpc, sizeof grpc);
     if (p->member == NULL) {
-        printf("ready gateway grpc=%s\n", grpc);
+        printf("ready gateway grpc=%s", grpc);
     } else {
         format_bound(o->peer_listen, fl_member_port(p->member), peer, sizeof peer);
-        printf("ready node=%llu grpc=%s peer=%s\n", (unsigned long long)o->node_id, grpc, peer);
+        printf("ready node=%llu grpc=%s peer=%s", (unsigned long long)o->node_id, grpc, peer);
     }
+    if (p->front.site != NULL) {
+        format_bound(o->http_listen, fl_site_port(p->front.site), http, sizeof http);
+        printf(" http=%s", http);
+    }
+    putchar('\n');
     fflush(stdout);
 }
 

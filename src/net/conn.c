@@ -334,6 +334,11 @@ void fl_conn_set_idle_timeout(struct fl_conn *c, unsigned timeout_ms)
     arm_idle(c);
 }
 
+void fl_conn_set_keepalive(struct fl_conn *c, unsigned after_s)
+{
+    (void)uv_tcp_keepalive(&c->tcp, 1, after_s);
+}
+
 /* --- Opening --- */
 
 /* The next one is tried once the socket is closed. */

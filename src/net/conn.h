@@ -51,6 +51,9 @@ size_t fl_conn_queued(const struct fl_conn *c); /* not taken by the kernel yet *
 void fl_conn_mark(struct fl_conn *c);
 /* Closes when nothing was read for so long; 0: never. */
 void fl_conn_set_idle_timeout(struct fl_conn *c, unsigned timeout_ms);
+/* TCP asks, after so many seconds of silence, whether the other side is still there: for those that
+ * rightly say nothing for long. */
+void fl_conn_set_keepalive(struct fl_conn *c, unsigned after_s);
 /* on_close follows, later. What was written and not taken is lost, unless `fl_conn_close_gently`.
  */
 void fl_conn_close(struct fl_conn *c, int error, const char *why);

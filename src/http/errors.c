@@ -1,0 +1,119 @@
+/* Errors as JSON, and which HTTP status each gRPC code has: that of google.rpc.Code. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "http/site_parts.h"
+
+static unsigned status_of_code(enum fl_rpc_code code)
+{
+    switch (code) {
+    case FL_RPC_OK:
+        return 200;
+    case FL_RPC_CANCELLED:
+        return 499;
+    case FL_RPC_INVALID_ARGUMENT:
+    case FL_RPC_FAILED_PRECONDITION:
+    case FL_RPC_OUT_OF_RANGE:
+        return 400;
+    case FL_RPC_DEADLINE_EXCEEDED:
+        return 504;
+    case FL_RPC_NOT_FOUND:
+        return 404;
+    case FL_RPC_ALREADY_EXISTS:
+    case FL_RPC_ABORTED:
+        return 409;
+    case FL_RPC_PERMISSION_DENIED:
+        return 403;
+    case FL_RPC_UNAUTHENTICATED:
+        return 401;
+    case FL_RPC_RESOURCE_EXHAUSTED:
+        return 429;
+    case FL_RPC_UNIMPLEMENTED:
+        return 501;
+    case FL_RPC_UNAVAILABLE:
+        return 503;
+    case FL_RPC_UNKNOWN:
+    case FL_RPC_INTERNAL:
+    case FL_RPC_DATA_LOSS:
+        break;
+    }
+    return 500;
+}
+
+static const char *code_of_status(unsigned status)
+{
+    switch (status) {
+    case 403:
+        return fl_rpc_code_text(FL_RPC_PERMISSION_DENIED);
+    case 404:
+        return fl_rpc_code_text(FL_RPC_NOT_FOUND);
+    case 405:
+    case 501:
+        return fl_rpc_code_text(FL_RPC_UNIMPLEMENTED);
+    default:
+        return fl_rpc_code_text(FL_RPC_INVALID_ARGUMENT);
+    }
+}
+
+static void reply(struct fl_http_exchange *x, unsigned http_status, json_t *error,
+                  const char *headers)
+{
+    json_t *document = json_pack("{s:o}", "error", error);
+    char *text = json_dumps(document, 0);
+    struct fl_http_answer answer = {
+        .status = http_status, .type = "application/json", .headers = headers};
+
+    FL_REQUIRE(text != NULL);
+    answer.body = fl_str_from(text);
+    fl_http_reply(x, &answer);
+    free(text);
+    json_decref(document);
+}
+
+/* What somebody sent may stand in a sentence: it is told whatever its bytes are. */
+static json_t *text(const char *s)
+{
+    char escaped[1024];
+    json_t *string;
+
+    if (s == NULL)
+        s = "";
+    string = json_string(s);
+    return string != NULL ? string
+                          : json_string(fl_str_escape(fl_str_from(s), escaped, sizeof escaped));
+}
+
+static json_t *error_of(unsigned http_status, const char *code, const char *reason,
+                        const char *message)
+{
+    json_t *error = json_pack("{s:i, s:s, s:o, s:o}", "code", (int)http_status, "status", code,
+                              "reason", text(reason), "message", text(message));
+
+    FL_REQUIRE(error != NULL);
+    return error;
+}
+
+void fl_site__fail(struct fl_http_exchange *x, const struct fl_rpc_status *status)
+{
+    unsigned http_status = status_of_code(status->code);
+    json_t *error =
+        error_of(http_status, fl_rpc_code_text(status->code), status->reason, status->message);
+    char headers[64] = "";
+
+    if (status->field != NULL)
+        json_object_set_new(error, "field", text(status->field));
+    if (status->retry_after_ms != 0) {
+        json_object_set_new(error, "retry_after_ms", json_integer(status->retry_after_ms));
+        snprintf(headers, sizeof headers, "Retry-After: %u\r\n",
+                 (status->retry_after_ms + 999) / 1000);
+    }
+    reply(x, http_status, error, headers);
+}
+
+void fl_site__refuse(struct fl_http_exchange *x, unsigned status, const char *reason,
+                     const char *message, const char *headers)
+{
+    reply(x, status, error_of(status, code_of_status(status), reason, message), headers);
+}

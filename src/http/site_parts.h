@@ -1,0 +1,22 @@
+/* The inside of the site, shared by the files of this folder. */
+#ifndef FL_HTTP_SITE_PARTS_H
+#define FL_HTTP_SITE_PARTS_H
+
+#include "gateway/outcome.h"
+#include "http/server.h"
+#include "http/site.h"
+
+struct fl_site {
+    struct fl_gateway *gateway;
+    struct fl_http_server *server;
+    bool is_draining;
+};
+
+/* The body of every error: {"error": {"code": 400, "status": "INVALID_ARGUMENT", "reason": ...,
+ * "message": ..., "field": ..., "retry_after_ms": ...}}. */
+void fl_site__fail(struct fl_http_exchange *x, const struct fl_rpc_status *status);
+/* The same for what only HTTP knows; `headers` as in struct fl_http_answer. */
+void fl_site__refuse(struct fl_http_exchange *x, unsigned status, const char *reason,
+                     const char *message, const char *headers);
+
+#endif
