@@ -2,7 +2,7 @@
 BUILD := build
 DIR ?= $(if $(FENCELOCK_DIR),$(FENCELOCK_DIR),run)
 
-.PHONY: build deps run test demo lint format bench soak torture clean
+.PHONY: build deps run test demo lint format bench scale soak torture clean
 
 build: deps $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -36,6 +36,14 @@ format:
 # Figures of this machine: latency, saturation, the region's load, bytes per lock.
 bench: build
 	@scripts/bench
+
+# Very many sessions, waiters and locks: 20,000 sessions, 50,000 waiters, one session of 200,000 locks.
+scale:
+	@scripts/install-deps test
+	@[ -f $(BUILD)/build.ninja ] || meson setup $(BUILD)
+	@meson configure $(BUILD) -Dtests=true && ninja -C $(BUILD)
+	@$(BUILD)/bench/core_scale
+	@scripts/scale all
 
 # The simulators and the fault tests for long (SECONDS=3600).
 soak:

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -322,6 +323,18 @@ static void watch_signals(struct process *p)
 
 /* --- Starting --- */
 
+/* Each client is a descriptor, and what a login or a service manager gives is often 1,024: enough
+ * for programs that use select(), which we do not. */
+static void take_all_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 /* The host of an address that was given with port 0, with the port that it got. */
 static void format_bound(const char *address, unsigned port, char *out, size_t size)
 {
@@ -354,6 +367,7 @@ int fl_process_run(const struct fl_options *options)
     char why[WHY_BYTES] = {0};
     int r = FL_OK;
 
+    take_all_descriptors();
     p.loop = fl_loop_new();
     FL_REQUIRE(p.loop != NULL);
     p.front.options = options;
