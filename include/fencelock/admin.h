@@ -64,6 +64,18 @@ FL_API int fl_close_session(struct fl_client *client, const char *session_id, st
 /* `node_id` 0: whoever is furthest. */
 FL_API int fl_transfer_leader(struct fl_client *client, uint64_t node_id, struct fl_why *why);
 
+/* Members come and go one at a time. Each of these begins a change and returns; the leader's
+ * fl_cluster_status() shows when it is done. FL_E_INVALID (why.field "node_id" or "address") when
+ * it cannot be. Repeating one that succeeded gives FL_E_INVALID, too: look first. */
+/* As a standby, which receives everything and does not vote. `address` is HOST:PORT of its peer
+ * port; the id was never used before. */
+FL_API int fl_add_node(struct fl_client *client, uint64_t node_id, const char *address,
+                       struct fl_why *why);
+/* From standby to voter, once it has caught up. */
+FL_API int fl_promote_node(struct fl_client *client, uint64_t node_id, struct fl_why *why);
+/* For ever. A leader hands over first. */
+FL_API int fl_remove_node(struct fl_client *client, uint64_t node_id, struct fl_why *why);
+
 enum fl_watch_kind {
     FL_WATCH_PRESENT = 1, /* held when the watch began */
     FL_WATCH_GRANTED = 2,

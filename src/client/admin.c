@@ -261,3 +261,28 @@ int fl_transfer_leader(struct fl_client *client, uint64_t node_id, struct fl_why
     request.node_id = node_id;
     return order(client, PATH "TransferLeader", false, &request.base, why);
 }
+
+int fl_add_node(struct fl_client *client, uint64_t node_id, const char *address, struct fl_why *why)
+{
+    Fencelock__V1__AddNodeRequest request = FENCELOCK__V1__ADD_NODE_REQUEST__INIT;
+
+    request.node_id = node_id;
+    request.address = text_or_empty(address);
+    return order(client, PATH "AddNode", true, &request.base, why);
+}
+
+int fl_promote_node(struct fl_client *client, uint64_t node_id, struct fl_why *why)
+{
+    Fencelock__V1__PromoteNodeRequest request = FENCELOCK__V1__PROMOTE_NODE_REQUEST__INIT;
+
+    request.node_id = node_id;
+    return order(client, PATH "PromoteNode", true, &request.base, why);
+}
+
+int fl_remove_node(struct fl_client *client, uint64_t node_id, struct fl_why *why)
+{
+    Fencelock__V1__RemoveNodeRequest request = FENCELOCK__V1__REMOVE_NODE_REQUEST__INIT;
+
+    request.node_id = node_id;
+    return order(client, PATH "RemoveNode", true, &request.base, why);
+}

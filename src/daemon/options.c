@@ -132,6 +132,20 @@ static const char *set_peers(struct fl_options *o, const char *value)
     return fault;
 }
 
+bool fl_options_parse_peers(struct fl_options *o, const char *text)
+{
+    return set_peers(o, text) == NULL;
+}
+
+const char *fl_options_peer(const struct fl_options *o, uint64_t id)
+{
+    for (unsigned i = 0; i < o->n_peers; i++) {
+        if (o->peers[i].id == id)
+            return o->peers[i].address;
+    }
+    return NULL;
+}
+
 static const char *set_election_timeout(struct fl_options *o, const char *value)
 {
     uint64_t ms;
@@ -174,6 +188,11 @@ static const char *set_bootstrap(struct fl_options *o, const char *value)
     return set_flag(&o->bootstrap, value);
 }
 
+static const char *set_join(struct fl_options *o, const char *value)
+{
+    return set_flag(&o->join, value);
+}
+
 static const char *set_gateway(struct fl_options *o, const char *value)
 {
     return set_flag(&o->gateway, value);
@@ -195,6 +214,8 @@ static const struct option_row {
     {"peer", add_peer, false, "ID=HOST:PORT", "one for every node, itself included"},
     {"peers", set_peers, false, "ID=HOST:PORT,...", "the same in one"},
     {"bootstrap", set_bootstrap, true, NULL, "an empty directory begins a new cluster"},
+    {"join", set_join, true, NULL,
+     "an empty directory joins a cluster: see fencelock node add; --peer of one member is enough"},
     {"gateway", set_gateway, true, NULL, "a gateway alone: no data, serves clients for the nodes"},
     {"election-timeout", set_election_timeout, false, "MS",
      "how long a leader may be silent; 500, the same on every node"},
@@ -359,6 +380,8 @@ static int check_together(const struct fl_options *o, char *why)
         fault = "--node-id is missing (or --gateway, for a gateway alone)";
     else if (!o->gateway && o->directory == NULL)
         fault = "--dir is missing: where shall the node keep its data?";
+    else if (o->bootstrap && o->join)
+        fault = "--bootstrap begins a new cluster, --join joins one: give one of them";
     else if (o->n_peers == 0)
         fault = "--peer is missing: give one for every node of the cluster";
     if (fault == NULL)

@@ -21,7 +21,7 @@ struct fl_options {
     unsigned election_timeout_ms;
     uint64_t snapshot_every;
     int log_level;
-    bool bootstrap, gateway, check_config;
+    bool bootstrap, join, gateway, check_config;
     bool help, version; /* asked for: nothing else counts */
 };
 
@@ -32,6 +32,11 @@ void fl_options_deinit(struct fl_options *options);
  * in `why` (512 bytes) that names the option and its source. */
 int fl_options_read(struct fl_options *options, int argc, char **argv, char **environment,
                     char *why);
+
+/* "ID=HOST:PORT,..." into the peers; false when it is not of that form. */
+bool fl_options_parse_peers(struct fl_options *options, const char *text);
+/* The address of a peer, or NULL. */
+const char *fl_options_peer(const struct fl_options *options, uint64_t id);
 
 const char *fl_options_usage(void);
 

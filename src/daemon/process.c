@@ -30,7 +30,9 @@ struct front;
 struct remote {
     struct front *front;
     unsigned link;
-    struct fl_dialer *dialer;
+    uint64_t node_id;
+    char *address;            /* owned */
+    struct fl_dialer *dialer; /* NULL: this slot is free */
 };
 
 /* The gateway's thread. */
@@ -40,8 +42,7 @@ struct front {
     struct fl_loop *loop;
     struct fl_gateway *gateway;
     struct fl_site *site; /* NULL: no HTTP port */
-    struct remote remotes[FL_PEERS_MAX];
-    unsigned n_remotes;
+    struct remote remotes[FL_ROUTER_LINKS_MAX];
 
     /* The node of this process, if any. */
     unsigned local_link;
@@ -128,20 +129,71 @@ static const struct fl_dialer_ops remote_ops = {
     .frame = remote_frame,
 };
 
-static void add_remote(struct front *front, const struct fl_option_peer *peer)
+static struct remote *find_remote(struct front *front, uint64_t node_id)
 {
-    struct remote *remote = &front->remotes[front->n_remotes++];
+    for (size_t i = 0; i < FL_ARRAY_LEN(front->remotes); i++) {
+        struct remote *remote = &front->remotes[i];
+
+        if (node_id == 0 ? remote->dialer == NULL
+                         : remote->dialer != NULL && remote->node_id == node_id)
+            return remote;
+    }
+    return NULL;
+}
+
+static void add_remote(struct front *front, uint64_t node_id, const char *address)
+{
+    struct remote *remote = find_remote(front, 0);
     struct fl_gateway_link link = {
-        .node_id = peer->id,
+        .node_id = node_id,
         .send = remote_send,
         .reset = remote_reset,
         .ctx = remote,
     };
 
+    FL_REQUIRE(remote != NULL); /* there are far fewer members */
     remote->front = front;
+    remote->node_id = node_id;
+    remote->address = fl_xstrdup(address);
     remote->link = fl_gateway_add_link(front->gateway, &link);
-    remote->dialer = fl_dialer_new(front->loop, front->options->cluster, peer->id, peer->address,
-                                   &remote_ops, remote);
+    remote->dialer =
+        fl_dialer_new(front->loop, front->options->cluster, node_id, address, &remote_ops, remote);
+}
+
+static void free_remote(struct remote *remote)
+{
+    fl_dialer_free(remote->dialer);
+    free(remote->address);
+    *remote = (struct remote){0};
+}
+
+/* Members that came, went or moved. */
+static void front_on_members(void *ctx, struct fl_str members)
+{
+    struct front *front = ctx;
+    struct fl_options told = {0};
+    char *text = fl_xcalloc(members.len + 1, 1);
+
+    memcpy(text, members.data, members.len);
+    if (fl_options_parse_peers(&told, text)) {
+        for (size_t i = 0; i < FL_ARRAY_LEN(front->remotes); i++) {
+            struct remote *remote = &front->remotes[i];
+            const char *address = fl_options_peer(&told, remote->node_id);
+
+            if (remote->dialer == NULL ||
+                (address != NULL && strcmp(address, remote->address) == 0))
+                continue;
+            fl_gateway_retire_link(front->gateway, remote->link);
+            free_remote(remote);
+        }
+        for (unsigned i = 0; i < told.n_peers; i++) {
+            if (told.peers[i].id != front->options->node_id &&
+                find_remote(front, told.peers[i].id) == NULL)
+                add_remote(front, told.peers[i].id, told.peers[i].address);
+        }
+    }
+    fl_options_deinit(&told);
+    free(text);
 }
 
 static void add_links(struct front *front)
@@ -159,7 +211,7 @@ static void add_links(struct front *front)
         if (options->peers[i].id == options->node_id)
             front->local_link = fl_gateway_add_link(front->gateway, &local);
         else
-            add_remote(front, &options->peers[i]);
+            add_remote(front, options->peers[i].id, options->peers[i].address);
     }
 }
 
@@ -176,8 +228,8 @@ static void front_on_drained(void *ctx)
 /* Leaves nothing on the loop, so that it ends. */
 static void front_end(struct front *front)
 {
-    for (unsigned i = 0; i < front->n_remotes; i++)
-        fl_dialer_free(front->remotes[i].dialer);
+    for (size_t i = 0; i < FL_ARRAY_LEN(front->remotes); i++)
+        free_remote(&front->remotes[i]);
     fl_site_free(front->site);
     fl_gateway_free(front->gateway);
     fl_mailbox_free(front->from_node);
@@ -212,7 +264,11 @@ static void *run_front(void *ctx)
 /* On the calling thread, so that a failure is told before anything runs. */
 static int prepare_front(struct front *front, char *why)
 {
-    struct fl_gateway_config config = {.address = front->options->listen};
+    struct fl_gateway_config config = {
+        .address = front->options->listen,
+        .members = front_on_members,
+        .members_ctx = front,
+    };
     struct fl_site_config site = {.address = front->options->http_listen};
     int r;
 
@@ -260,6 +316,7 @@ static int start_member(struct process *p, char *why)
         .election_timeout_ms = o->election_timeout_ms,
         .snapshot_every = o->snapshot_every,
         .bootstrap = o->bootstrap,
+        .join = o->join,
         .version = FL_VERSION,
     };
 

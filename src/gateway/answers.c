@@ -381,3 +381,30 @@ FL_ANSWER(transfer_leader)
     (void)context;
     return &response->base;
 }
+
+FL_ANSWER(add_node)
+{
+    NEW(response, AddNodeResponse, ADD_NODE_RESPONSE);
+
+    (void)reply;
+    (void)context;
+    return &response->base;
+}
+
+FL_ANSWER(promote_node)
+{
+    NEW(response, PromoteNodeResponse, PROMOTE_NODE_RESPONSE);
+
+    (void)reply;
+    (void)context;
+    return &response->base;
+}
+
+FL_ANSWER(remove_node)
+{
+    NEW(response, RemoveNodeResponse, REMOVE_NODE_RESPONSE);
+
+    (void)reply;
+    (void)context;
+    return &response->base;
+}

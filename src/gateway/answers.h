@@ -32,6 +32,9 @@ FL_ANSWER(list_sessions);
 FL_ANSWER(end_session);
 FL_ANSWER(force_release);
 FL_ANSWER(transfer_leader);
+FL_ANSWER(add_node);
+FL_ANSWER(promote_node);
+FL_ANSWER(remove_node);
 
 /* The session stream's, after opening (`reply` has no list) or resuming. */
 Fencelock__V1__OpenSessionResponse__Opened *fl_answer_opened(struct fl_arena *arena,

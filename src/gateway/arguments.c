@@ -1,11 +1,15 @@
 #include "gateway/arguments.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/bugs.h"
 #include "base/error.h"
 #include "gateway/page.h"
 
 #define WAITERS_SHOWN     10u
 #define WAITERS_SHOWN_MAX 1000u
+#define ADDRESS_MAX       255u
 
 static bool fault(struct fl_arguments *args, const char *field, const char *why)
 {
@@ -331,4 +335,52 @@ bool fl_arguments_transfer_leader(struct fl_arguments *args, const ProtobufCMess
     args->request->type = FL_REQ_TRANSFER_LEADER;
     args->request->node_id = ((const Fencelock__V1__TransferLeaderRequest *)message)->node_id;
     return true;
+}
+
+/* What is wrong with an address for others to dial, or NULL. The gateway has no business with
+ * resolving it. */
+static const char *address_fault(const char *address)
+{
+    const char *colon = strrchr(address, ':');
+    struct fl_str text = fl_str_from(address);
+    unsigned long port;
+    char *end;
+
+    if (text.len == 0)
+        return "is missing: HOST:PORT of the node's peer port";
+    if (text.len > ADDRESS_MAX || fl_str_has_control(text) || strpbrk(address, ", =") != NULL)
+        return "is no HOST:PORT";
+    if (colon == NULL || colon == address || colon[1] < '0' || colon[1] > '9')
+        return "must be HOST:PORT, as the other nodes dial it";
+    port = strtoul(colon + 1, &end, 10);
+    return *end != '\0' || port == 0 || port > 65535 ? "has no port from 1 to 65535" : NULL;
+}
+
+static bool read_node_id(struct fl_arguments *args, uint64_t node_id)
+{
+    args->request->node_id = node_id;
+    return (node_id != 0 && node_id <= INT64_MAX) ||
+           fault(args, "node_id", "must be a number from 1 up");
+}
+
+bool fl_arguments_add_node(struct fl_arguments *args, const ProtobufCMessage *message)
+{
+    const Fencelock__V1__AddNodeRequest *add = (const Fencelock__V1__AddNodeRequest *)message;
+    const char *why = address_fault(add->address);
+
+    args->request->type = FL_REQ_ADD_NODE;
+    args->request->name = fl_str_from(add->address);
+    return read_node_id(args, add->node_id) && (why == NULL || fault(args, "address", why));
+}
+
+bool fl_arguments_promote_node(struct fl_arguments *args, const ProtobufCMessage *message)
+{
+    args->request->type = FL_REQ_PROMOTE_NODE;
+    return read_node_id(args, ((const Fencelock__V1__PromoteNodeRequest *)message)->node_id);
+}
+
+bool fl_arguments_remove_node(struct fl_arguments *args, const ProtobufCMessage *message)
+{
+    args->request->type = FL_REQ_REMOVE_NODE;
+    return read_node_id(args, ((const Fencelock__V1__RemoveNodeRequest *)message)->node_id);
 }

@@ -36,6 +36,9 @@ bool fl_arguments_list_sessions(struct fl_arguments *args, const ProtobufCMessag
 bool fl_arguments_end_session(struct fl_arguments *args, const ProtobufCMessage *message);
 bool fl_arguments_force_release(struct fl_arguments *args, const ProtobufCMessage *message);
 bool fl_arguments_transfer_leader(struct fl_arguments *args, const ProtobufCMessage *message);
+bool fl_arguments_add_node(struct fl_arguments *args, const ProtobufCMessage *message);
+bool fl_arguments_promote_node(struct fl_arguments *args, const ProtobufCMessage *message);
+bool fl_arguments_remove_node(struct fl_arguments *args, const ProtobufCMessage *message);
 
 /* The parts that the session stream shares. `options` may be NULL. */
 bool fl_arguments_options(struct fl_arguments *args, const Fencelock__V1__SessionOptions *options);

@@ -15,7 +15,8 @@
 #define CONNECT_TIMEOUT_MS  1000
 #define GREETING_TIMEOUT_MS 2000
 #define BACKOFF_MIN_MS      50
-#define BACKOFF_MAX_MS      1000
+/* Short: a node that is back may lead soon, and nothing else tells us that it is. */
+#define BACKOFF_MAX_MS 250
 /* What a node that is stopped may have us keep before the link is given up. */
 #define OUTPUT_BYTES_MAX (32u * 1024 * 1024)
 

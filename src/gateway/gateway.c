@@ -67,11 +67,23 @@ static void router_leader_up(void *ctx)
     fl_gateway__streams_resume(ctx);
 }
 
+/* Nodes that are behind tell what was: the latest change counts. */
+static void router_members(void *ctx, uint64_t index, struct fl_str members)
+{
+    struct fl_gateway *gateway = ctx;
+
+    if (gateway->members == NULL || index <= gateway->members_index)
+        return;
+    gateway->members_index = index;
+    gateway->members(gateway->members_ctx, members);
+}
+
 static const struct fl_router_ops router_ops = {
     .send = router_send,
     .reset = router_reset,
     .push = router_push,
     .leader_up = router_leader_up,
+    .members = router_members,
 };
 
 /* --- Links --- */
@@ -82,6 +94,11 @@ unsigned fl_gateway_add_link(struct fl_gateway *gateway, const struct fl_gateway
 
     gateway->links[number] = *link;
     return number;
+}
+
+void fl_gateway_retire_link(struct fl_gateway *gateway, unsigned link)
+{
+    fl_router_retire_link(gateway->router, fl_loop_now_ms(gateway->loop), link);
 }
 
 void fl_gateway_link_up(struct fl_gateway *gateway, unsigned link)
@@ -164,6 +181,8 @@ int fl_gateway_new(struct fl_loop *loop, const struct fl_gateway_config *config,
 
     gateway->loop = loop;
     gateway->leaderless_ms = config->leaderless_ms != 0 ? config->leaderless_ms : 3000;
+    gateway->members = config->members;
+    gateway->members_ctx = config->members_ctx;
     gateway->tick = FL_TIMER_INIT(on_tick);
     gateway->is_serving = true; /* until the first tick finds no leader */
     fl_list_init(&gateway->streams);

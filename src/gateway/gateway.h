@@ -27,6 +27,10 @@ struct fl_gateway_config {
     /* Streams and watches end when no leader could be reached for so long, so that clients move on
      * (C24); 0: 3,000, a few election timeouts. */
     uint32_t leaderless_ms;
+    /* May be NULL: which nodes there are, "ID=ADDRESS,...", whenever that changes. Adds links and
+     * retires them. */
+    void (*members)(void *ctx, struct fl_str members);
+    void *members_ctx;
 };
 
 /* On failure `why` (256 bytes) says more. The config's strings are not kept. */
@@ -45,6 +49,8 @@ struct fl_gateway_link {
 };
 /* Down at first. Returns the link's number. */
 unsigned fl_gateway_add_link(struct fl_gateway *gateway, const struct fl_gateway_link *link);
+/* The node is no member any more. The number may be given out again. */
+void fl_gateway_retire_link(struct fl_gateway *gateway, unsigned link);
 void fl_gateway_link_up(struct fl_gateway *gateway, unsigned link);
 void fl_gateway_link_down(struct fl_gateway *gateway, unsigned link);
 /* FL_E_MALFORMED or FL_E_VERSION: close the link. */

@@ -24,6 +24,9 @@ struct fl_gateway {
     uint32_t leaderless_ms;
     bool is_serving; /* as health tells it */
     bool is_draining;
+    void (*members)(void *ctx, struct fl_str members);
+    void *members_ctx;
+    uint64_t members_index; /* of the change that was told last */
 
     struct fl_list streams; /* stream.in_gateway */
     struct fl_map sessions; /* open streams, by session */

@@ -143,6 +143,9 @@ static bool set_reply(struct fl_outcome *outcome, const struct fl_reply *reply)
     case FL_REPLY_NOT_LEADER:
         fl_outcome_set(outcome, FL_REASON_NO_LEADER);
         return false;
+    case FL_REPLY_CHANGING:
+        fl_outcome_set(outcome, FL_REASON_CHANGE_RUNNING);
+        return false;
     case FL_REPLY_NOT_READY:
         break;
     }

@@ -33,6 +33,9 @@
     X(NODE_UNREACHABLE, UNAVAILABLE,                                                               \
       "no node can be reached from this gateway: try again at another endpoint")                   \
     X(NODE_STARTING, UNAVAILABLE, "the node is starting: try again shortly")                       \
+    X(CHANGE_RUNNING, UNAVAILABLE,                                                                 \
+      "another change of members or of the leader is under way, or a node has not heard of the "   \
+      "last one yet: try again shortly")                                                           \
     X(SHUTTING_DOWN, UNAVAILABLE,                                                                  \
       "this gateway is stopping: try again, with the same request_id, at another endpoint")        \
     X(BUSY, RESOURCE_EXHAUSTED,                                                                    \

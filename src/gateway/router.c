@@ -18,12 +18,26 @@
 
 unsigned fl_router_add_link(struct fl_router *router, uint64_t node_id, bool is_local)
 {
-    struct link *link = &router->links[router->n_links];
+    unsigned number = 0;
+    struct link *link;
 
-    FL_REQUIRE(router->n_links < FL_ROUTER_LINKS_MAX && node_id != 0);
+    while (number < router->n_links && router->links[number].node_id != 0)
+        number++;
+    FL_REQUIRE(number < FL_ROUTER_LINKS_MAX && node_id != 0);
+    if (number == router->n_links)
+        router->n_links++;
+    link = &router->links[number];
     *link = (struct link){.node_id = node_id, .is_local = is_local};
     fl_list_init(&link->sent);
-    return router->n_links++;
+    return number;
+}
+
+void fl_router_retire_link(struct fl_router *router, uint64_t now_ms, unsigned number)
+{
+    FL_REQUIRE(number < router->n_links && router->links[number].node_id != 0);
+    if (router->links[number].is_up)
+        fl_router_link_down(router, now_ms, number);
+    router->links[number].node_id = 0;
 }
 
 void fl_router_link_up(struct fl_router *router, uint64_t now_ms, unsigned number)

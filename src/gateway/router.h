@@ -46,6 +46,9 @@ struct fl_router_ops {
     void (*push)(void *ctx, const struct fl_push *push);
     /* A leader can be reached (again): it does not know yet which sessions we carry. */
     void (*leader_up)(void *ctx);
+    /* May be NULL. The members as of entry `index`, "ID=ADDRESS,..."; any node may tell it, also
+     * one that is behind. Links may be added now, and retired. */
+    void (*members)(void *ctx, uint64_t index, struct fl_str members);
 };
 
 enum fl_route {
@@ -88,6 +91,9 @@ void fl_router_free(struct fl_router *router);
 
 /* A node to route to; its link is down at first. Returns the link's number. */
 unsigned fl_router_add_link(struct fl_router *router, uint64_t node_id, bool is_local);
+/* The node is no member any more: the link is taken down if it is up, and its number may be given
+ * out again. */
+void fl_router_retire_link(struct fl_router *router, uint64_t now_ms, unsigned link);
 void fl_router_link_up(struct fl_router *router, uint64_t now_ms, unsigned link);
 void fl_router_link_down(struct fl_router *router, uint64_t now_ms, unsigned link);
 /* A frame from the node, with its type byte. FL_E_MALFORMED or FL_E_VERSION: close the link. */
@@ -107,7 +113,7 @@ void fl_router_post(struct fl_router *router, uint64_t now_ms, const struct fl_r
 bool fl_router_forget(struct fl_router *router, struct fl_ask *ask);
 
 unsigned fl_router_links(const struct fl_router *router);
-uint64_t fl_router_link_node(const struct fl_router *router, unsigned link);
+uint64_t fl_router_link_node(const struct fl_router *router, unsigned link); /* 0: retired */
 bool fl_router_link_is_up(const struct fl_router *router, unsigned link);
 uint64_t fl_router_leader(const struct fl_router *router); /* its node id; 0: none known */
 bool fl_router_has_leader(const struct fl_router *router); /* known, and its link is up */

@@ -205,6 +205,10 @@ static int receive_push(struct fl_router *router, uint64_t now_ms, struct link *
     case FL_PUSH_CAUGHT_UP:
         receive_watch_push(router, link, &push);
         break;
+    case FL_PUSH_MEMBERS:
+        if (router->ops.members != NULL)
+            router->ops.members(router->ctx, push.index, push.text);
+        break;
     case FL_PUSH_LOST:
     case FL_PUSH_SESSION_END:
     case FL_PUSH_CONTENDED:

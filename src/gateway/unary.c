@@ -63,6 +63,12 @@ const struct fl_unary_method fl_unary_methods[] = {
      fl_arguments_force_release, fl_answer_force_release},
     {ADMIN("TransferLeader"), &fencelock__v1__transfer_leader_request__descriptor,
      fl_arguments_transfer_leader, fl_answer_transfer_leader},
+    {ADMIN("AddNode"), &fencelock__v1__add_node_request__descriptor, fl_arguments_add_node,
+     fl_answer_add_node},
+    {ADMIN("PromoteNode"), &fencelock__v1__promote_node_request__descriptor,
+     fl_arguments_promote_node, fl_answer_promote_node},
+    {ADMIN("RemoveNode"), &fencelock__v1__remove_node_request__descriptor, fl_arguments_remove_node,
+     fl_answer_remove_node},
 };
 const size_t fl_unary_n_methods = FL_ARRAY_LEN(fl_unary_methods);
 
@@ -168,9 +174,12 @@ static void on_part_done(struct fl_ask *ask, enum fl_ask_end how, const struct f
 static bool gather_start(struct fl_unary *unary, const struct fl_request *request)
 {
     struct fl_router *router = unary->gateway->router;
-    size_t n = fl_router_links(router);
+    size_t n = fl_router_links(router), place = 0;
     struct gather *gather = fl_xcalloc(1, sizeof *gather + n * sizeof gather->asks[0]);
     bool is_last = false;
+
+    for (size_t i = 0; i < fl_router_links(router); i++)
+        n -= fl_router_link_node(router, (unsigned)i) == 0;
 
     fl_arena_init(&gather->arena);
     gather->unary = unary;
@@ -178,12 +187,14 @@ static bool gather_start(struct fl_unary *unary, const struct fl_request *reques
     gather->n_open = n + 1;
     gather->nodes = fl_arena_alloc(&gather->arena, n * sizeof gather->nodes[0]);
     unary->gather = gather;
-    for (size_t i = 0; i < n; i++) {
-        struct gather_ask *part = &gather->asks[i];
+    for (size_t i = 0; i < fl_router_links(router); i++) {
+        struct gather_ask *part = &gather->asks[place];
 
+        if (fl_router_link_node(router, (unsigned)i) == 0)
+            continue;
         part->ask.done = on_part_done;
         part->gather = gather;
-        part->place = i;
+        part->place = place++;
         part->node_id = fl_router_link_node(router, (unsigned)i);
         if (fl_router_ask(router, now_ms(unary), &part->ask, request, FL_ROUTE_LINK, (unsigned)i) <
             0)

@@ -173,6 +173,7 @@ void fl_node__refuse_invalid(struct fl_node *node, struct link *link,
 
 void fl_node__send_push(struct fl_node *node, struct link *link, const struct fl_push *push);
 void fl_node__push_leader(struct fl_node *node, struct link *link);
+void fl_node__push_members(struct fl_node *node, struct link *link);
 /* To the link that carries the effect's session, if there is one. */
 void fl_node__push_effect(struct fl_node *node, const struct fl_effect *effect,
                           enum fl_push_type type);
@@ -234,6 +235,8 @@ struct fl_node {
 
     struct fl_buf entry, frame; /* scratch */
     struct status_copy status;
+    struct fl_buf members; /* as gateways are told, and as of which entry; 0: not known */
+    uint64_t members_index;
 };
 
 uint64_t fl_node__log_now(const struct fl_node *node);

@@ -32,6 +32,7 @@ void fl_node_link_up(struct fl_node *node, uint64_t now_ms, uint64_t id)
     fl_list_init(&link->watches);
     fl_map_insert(&node->links, fl_hash_mix64(id), link);
     fl_node__push_leader(node, link);
+    fl_node__push_members(node, link);
 }
 
 static void link_free(struct fl_node *node, struct link *link)

@@ -40,6 +40,9 @@ static const uint32_t request_fields[] = {
     [FL_REQ_WATCH] = F_NAME | F_FLAGS | F_FROM_INDEX,
     [FL_REQ_UNWATCH] = F_REQUEST_ID,
     [FL_REQ_TRANSFER_LEADER] = F_NODE_ID,
+    [FL_REQ_ADD_NODE] = F_NAME | F_NODE_ID,
+    [FL_REQ_PROMOTE_NODE] = F_NODE_ID,
+    [FL_REQ_REMOVE_NODE] = F_NODE_ID,
 };
 
 enum { FLAG_ABANDON = 1, FLAG_STALE_OK = 2, FLAG_RELEASE = 4, FLAG_PREFIX = 8, FLAGS_ALL = 15 };
@@ -181,6 +184,7 @@ static const uint32_t push_fields[] = {
     [FL_PUSH_WATCH] = P_TAG | P_INDEX | P_SESSION | P_NAME | P_CAUSE | P_HOLDER,
     [FL_PUSH_WATCH_END] = P_TAG | P_TEXT,
     [FL_PUSH_CAUGHT_UP] = P_TAG | P_INDEX,
+    [FL_PUSH_MEMBERS] = P_INDEX | P_TEXT,
 };
 
 void fl_push_encode(struct fl_buf *buf, const struct fl_push *p)

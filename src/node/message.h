@@ -41,7 +41,11 @@ enum fl_request_type {
                                     use for pushes until UNWATCH or FL_PUSH_WATCH_END */
     FL_REQ_UNWATCH = 16,         /* request_id: the tag of the WATCH */
     FL_REQ_TRANSFER_LEADER = 17, /* node_id, 0: any */
+    FL_REQ_ADD_NODE = 18,        /* node_id, name: its address; it does not vote yet */
+    FL_REQ_PROMOTE_NODE = 19,    /* node_id: to voter, once it has caught up */
+    FL_REQ_REMOVE_NODE = 20,     /* node_id; a leader hands over first */
 };
+#define FL_REQ_LAST FL_REQ_REMOVE_NODE
 
 struct fl_request {
     enum fl_request_type type;
@@ -70,7 +74,9 @@ enum fl_reply_status {
     FL_REPLY_BUSY,       /* over a limit of this node: repeat later, after `retry_ms` */
     FL_REPLY_DISK_FULL,  /* no grants now; releases go on */
     FL_REPLY_NOT_READY,  /* the node is starting */
+    FL_REPLY_CHANGING,   /* another change of members or of the leader is under way */
 };
+#define FL_REPLY_LAST FL_REPLY_CHANGING
 
 struct fl_status_info {
     uint64_t node_id, leader_id, term, commit_index, applied_index, last_index, snapshot_index;
@@ -159,7 +165,10 @@ enum fl_push_type {
     FL_PUSH_WATCH = 5,       /* tag: one event of a watch */
     FL_PUSH_WATCH_END = 6,   /* tag: the watch cannot go on (why in `text`): begin again */
     FL_PUSH_CAUGHT_UP = 7,   /* tag, index: all that was there up to `index` has been told */
+    FL_PUSH_MEMBERS = 8,     /* text: "ID=ADDRESS,..." as of entry `index`; after hello and on each
+                                change */
 };
+#define FL_PUSH_LAST FL_PUSH_MEMBERS
 
 struct fl_push {
     enum fl_push_type type;

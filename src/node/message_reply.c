@@ -284,6 +284,9 @@ static void put_answer(struct fl_buf *buf, const struct fl_reply *reply)
     case FL_REQ_WATCH:
     case FL_REQ_UNWATCH:
     case FL_REQ_TRANSFER_LEADER:
+    case FL_REQ_ADD_NODE:
+    case FL_REQ_PROMOTE_NODE:
+    case FL_REQ_REMOVE_NODE:
         break;
     }
 }
@@ -329,6 +332,9 @@ static void read_answer(struct fl_reader *r, struct fl_reply *reply)
     case FL_REQ_WATCH:
     case FL_REQ_UNWATCH:
     case FL_REQ_TRANSFER_LEADER:
+    case FL_REQ_ADD_NODE:
+    case FL_REQ_PROMOTE_NODE:
+    case FL_REQ_REMOVE_NODE:
         break;
     }
 }
@@ -353,6 +359,7 @@ void fl_reply_encode(struct fl_buf *buf, const struct fl_reply *reply)
     case FL_REPLY_BUSY:
     case FL_REPLY_DISK_FULL:
     case FL_REPLY_NOT_READY:
+    case FL_REPLY_CHANGING:
         fl_buf_put_varint(buf, reply->retry_ms);
         break;
     }
@@ -375,6 +382,7 @@ static void read_body(struct fl_reader *r, struct fl_reply *reply)
     case FL_REPLY_BUSY:
     case FL_REPLY_DISK_FULL:
     case FL_REPLY_NOT_READY:
+    case FL_REPLY_CHANGING:
         reply->retry_ms = fl_codec_u32(r);
         break;
     }
@@ -389,7 +397,7 @@ int fl_reply_decode(const void *data, size_t len, struct fl_reply *ret_reply)
 
     if (fl_reader_failed(&r) || type == 0)
         return FL_E_MALFORMED;
-    if (type > FL_REQ_TRANSFER_LEADER || status > FL_REPLY_NOT_READY)
+    if (type > FL_REQ_LAST || status > FL_REPLY_LAST)
         return FL_E_VERSION;
     reply.request_type = (enum fl_request_type)type;
     reply.status = (enum fl_reply_status)status;

@@ -54,6 +54,7 @@ void fl_node_free(struct fl_node *node)
     fl_buf_deinit(&node->entry);
     fl_buf_deinit(&node->frame);
     fl_buf_deinit(&node->status.texts);
+    fl_buf_deinit(&node->members);
     fl_machine_free(node->machine);
     free(node);
 }
@@ -263,6 +264,18 @@ void fl_node_take_machine(struct fl_node *node, uint64_t now_ms, struct fl_machi
     fl_node__watch_lost(node, node->applied_index);
     node->log_base_ms = fl_machine_now_ms(machine);
     node->clock_base_ms = node->now_ms;
+}
+
+void fl_node_set_members(struct fl_node *node, uint64_t index, struct fl_str members)
+{
+    size_t cursor = 0;
+    struct link *link;
+
+    node->members_index = index;
+    fl_buf_clear(&node->members);
+    fl_buf_put(&node->members, members.data, members.len);
+    while ((link = fl_map_next(&node->links, &cursor)) != NULL)
+        fl_node__push_members(node, link);
 }
 
 void fl_node_set_disk_full(struct fl_node *node, bool is_full)

@@ -46,6 +46,12 @@ struct fl_node_ops {
     /* May be NULL. Begin to hand leadership to `node_id` (0: whoever is furthest); the new role
      * tells how it ended. 0, or FL_E_NOT_LEADER, FL_E_BUSY, FL_E_NOT_FOUND, FL_E_INVALID. */
     int (*transfer)(void *ctx, uint64_t node_id);
+    /* May be NULL. Begin a change of members: `type` is ADD_NODE (the only one with an address),
+     * PROMOTE_NODE or REMOVE_NODE; the status tells when it is done. 0, or FL_E_NOT_LEADER (also:
+     * the leader is to be removed and hands over), FL_E_BUSY, FL_E_EXISTS, FL_E_NOT_FOUND,
+     * FL_E_INVALID. */
+    int (*change_members)(void *ctx, enum fl_request_type type, uint64_t node_id,
+                          struct fl_str address);
     /* May be NULL. Every effect of the machine, in log order, for recorders and tests. */
     void (*observe)(void *ctx, const struct fl_effect *effect);
 };
@@ -109,6 +115,9 @@ void fl_node_take_machine(struct fl_node *node, uint64_t now_ms, struct fl_machi
 /* What STATUS replies tell beside the machine's figures; called by the driver when it changes.
  * Copied. */
 void fl_node_set_status(struct fl_node *node, const struct fl_status_info *info);
+/* Who the members are as of the change at entry `index`, "ID=ADDRESS,...": gateways are told.
+ * Copied. */
+void fl_node_set_members(struct fl_node *node, uint64_t index, struct fl_str members);
 /* With it, requests that would grant are answered DISK_FULL; releases and expiries go on. */
 void fl_node_set_disk_full(struct fl_node *node, bool is_full);
 

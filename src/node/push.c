@@ -15,6 +15,16 @@ void fl_node__push_leader(struct fl_node *node, struct link *link)
     fl_node__send_push(node, link, &push);
 }
 
+void fl_node__push_members(struct fl_node *node, struct link *link)
+{
+    struct fl_push push = {.type = FL_PUSH_MEMBERS,
+                           .index = node->members_index,
+                           .text = {(const char *)node->members.data, node->members.len}};
+
+    if (node->members_index != 0)
+        fl_node__send_push(node, link, &push);
+}
+
 static struct link *carrier_of(const struct fl_node *node, struct fl_session_id session)
 {
     const struct live *live = fl_node__live(node, session);

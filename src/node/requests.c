@@ -171,6 +171,43 @@ static void transfer(struct fl_node *node, struct link *link, const struct fl_re
         fl_node__refuse_invalid(node, link, request, "node_id", "is no voter that could lead");
 }
 
+static const char *change_fault(enum fl_request_type type, int error)
+{
+    switch (error) {
+    case FL_E_EXISTS:
+        return type == FL_REQ_ADD_NODE
+                   ? "is or was a member: ids are never used again, so choose a new one"
+                   : "votes already";
+    case FL_E_NOT_FOUND:
+        return "is no member";
+    default:
+        return type == FL_REQ_REMOVE_NODE
+                   ? "is one of the last three that vote: add and promote another one first"
+                   : "cannot be added: give an id from 1 up and HOST:PORT of its peer port, to a "
+                     "cluster with room";
+    }
+}
+
+static void change_members(struct fl_node *node, struct link *link,
+                           const struct fl_request *request)
+{
+    int r =
+        node->ops.change_members != NULL
+            ? node->ops.change_members(node->ctx, request->type, request->node_id, request->name)
+            : FL_E_UNSUPPORTED;
+    struct fl_reply reply = {
+        .tag = request->tag, .request_type = request->type, .index = node->applied_index};
+
+    if (r == FL_OK)
+        fl_node__send_reply(node, link, &reply);
+    else if (r == FL_E_NOT_LEADER)
+        fl_node__refuse(node, link, request, FL_REPLY_NOT_LEADER);
+    else if (r == FL_E_BUSY)
+        fl_node__refuse(node, link, request, FL_REPLY_CHANGING);
+    else
+        fl_node__refuse_invalid(node, link, request, "node_id", change_fault(request->type, r));
+}
+
 void fl_node__request(struct fl_node *node, struct link *link, const struct fl_request *request,
                       const void *data, size_t len)
 {
@@ -202,6 +239,11 @@ void fl_node__request(struct fl_node *node, struct link *link, const struct fl_r
         break;
     case FL_REQ_TRANSFER_LEADER:
         transfer(node, link, request);
+        break;
+    case FL_REQ_ADD_NODE:
+    case FL_REQ_PROMOTE_NODE:
+    case FL_REQ_REMOVE_NODE:
+        change_members(node, link, request);
         break;
     case FL_REQ_UNWATCH:
         unwatch(node, link, request);

@@ -136,6 +136,8 @@ uint64_t fl_engine_match_index(const struct fl_engine *engine, uint64_t id); /* 
 /* The configuration in force. Returns how many there are; writes at most `max`. */
 unsigned fl_engine_members(const struct fl_engine *engine, struct fl_member_info *out,
                            unsigned max);
+/* The index of the change that made them what they are; 0 while it is not committed. */
+uint64_t fl_engine_members_index(const struct fl_engine *engine);
 /* How often a rule had to act, by enum fl_rule: for metrics and tests. */
 uint64_t fl_engine_rule_count(const struct fl_engine *engine, unsigned rule);
 

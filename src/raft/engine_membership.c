@@ -307,3 +307,8 @@ unsigned fl_engine_members(const struct fl_engine *e, struct fl_member_info *out
     }
     return c->n;
 }
+
+uint64_t fl_engine_members_index(const struct fl_engine *e)
+{
+    return e->raft.configuration_uncommitted_index == 0 ? e->raft.configuration_committed_index : 0;
+}

@@ -16,8 +16,9 @@
 #define SNAPSHOT_EVERY_DEFAULT      65536
 #define STATUS_EVERY_MS             200
 /* How long a clean stop waits for somebody else to lead. */
-#define TRANSFER_MAX_MS 2000
-#define MEMBERS_MAX     FL_ARRAY_LEN(((struct fl_status_info *)0)->members)
+#define TRANSFER_MAX_MS    2000
+#define MEMBER_ADDRESS_MAX 255
+#define MEMBERS_MAX        FL_ARRAY_LEN(((struct fl_status_info *)0)->members)
 
 void fl_member__fresh_hash_key(uint64_t ret_key[2])
 {
@@ -162,11 +163,45 @@ static int node_transfer(void *ctx, uint64_t node_id)
     return fl_engine_transfer(m->engine, fl_loop_now_ms(m->loop), node_id);
 }
 
+/* Removing ourselves begins with handing over: the gateway asks the next leader again. */
+static int remove_self(struct fl_member *m, uint64_t now_ms)
+{
+    int r = fl_engine_transfer(m->engine, now_ms, 0);
+
+    return r == FL_OK || r == FL_E_BUSY ? FL_E_NOT_LEADER : r;
+}
+
+static int node_change_members(void *ctx, enum fl_request_type type, uint64_t node_id,
+                               struct fl_str address)
+{
+    struct fl_member *m = ctx;
+    uint64_t now_ms = fl_loop_now_ms(m->loop);
+    struct fl_member_info members[MEMBERS_MAX];
+    char text[MEMBER_ADDRESS_MAX + 1];
+
+    switch (type) {
+    case FL_REQ_ADD_NODE:
+        if (fl_engine_members(m->engine, members, MEMBERS_MAX) >= MEMBERS_MAX ||
+            address.len > MEMBER_ADDRESS_MAX)
+            return FL_E_INVALID;
+        snprintf(text, sizeof text, "%.*s", FL_STR_ARGS(address));
+        return fl_engine_add(m->engine, now_ms, node_id, text);
+    case FL_REQ_PROMOTE_NODE:
+        return fl_engine_promote(m->engine, now_ms, node_id);
+    case FL_REQ_REMOVE_NODE:
+        return node_id == m->node_id ? remove_self(m, now_ms)
+                                     : fl_engine_remove(m->engine, now_ms, node_id);
+    default:
+        return FL_E_UNSUPPORTED;
+    }
+}
+
 static const struct fl_node_ops node_ops = {
     .propose = node_propose,
     .confirm = node_confirm,
     .send = node_send,
     .transfer = node_transfer,
+    .change_members = node_change_members,
 };
 
 /* --- The work of a turn --- */
@@ -184,16 +219,61 @@ static void follow_role(struct fl_member *m, const struct fl_member_event *event
     fl_node_role(m->node, now_ms, event->term, event->is_leader, event->leader_id);
 }
 
-/* Members come and go by the log: whoever is in the configuration is dialled. */
+static void tell_members(struct fl_member *m, const struct fl_member_info *members, unsigned n)
+{
+    uint64_t index = fl_engine_members_index(m->engine);
+
+    if (index == 0 || index == m->members_index)
+        return;
+    m->members_index = index;
+    fl_buf_clear(&m->scratch);
+    for (unsigned i = 0; i < n; i++) {
+        char text[24];
+
+        snprintf(text, sizeof text, "%s%llu=", i == 0 ? "" : ",",
+                 (unsigned long long)members[i].id);
+        fl_buf_put(&m->scratch, text, strlen(text));
+        fl_buf_put(&m->scratch, members[i].address, strlen(members[i].address));
+    }
+    fl_node_set_members(m->node, index,
+                        (struct fl_str){(const char *)m->scratch.data, m->scratch.len});
+}
+
+static bool is_among(const struct fl_member_info *members, unsigned n, uint64_t id)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (members[i].id == id)
+            return true;
+    }
+    return false;
+}
+
+/* Members come and go by the log: whoever is in the configuration is dialled, nobody else. A node
+ * that joins knows none yet, and keeps those that it was given. */
 static void follow_membership(struct fl_member *m)
 {
     struct fl_member_info members[MEMBERS_MAX];
     unsigned n = fl_engine_members(m->engine, members, MEMBERS_MAX);
+    uint64_t peers[2 * MEMBERS_MAX];
+    size_t n_peers = fl_transport_peers(m->transport, peers, FL_ARRAY_LEN(peers));
+    bool is_member;
 
-    for (unsigned i = 0; i < n && i < MEMBERS_MAX; i++) {
+    if (n == 0)
+        return;
+    FL_REQUIRE(n <= MEMBERS_MAX);
+    for (unsigned i = 0; i < n; i++) {
         if (members[i].id != m->node_id)
             fl_transport_set_peer(m->transport, members[i].id, members[i].address);
     }
+    for (size_t i = 0; i < n_peers; i++) {
+        if (!is_among(members, n, peers[i]))
+            fl_transport_drop_peer(m->transport, peers[i]);
+    }
+    is_member = is_among(members, n, m->node_id);
+    if (m->was_member && !is_member)
+        fl_warn("member", "this node is no member of the cluster any more: stop it");
+    m->was_member = is_member;
+    tell_members(m, members, n);
 }
 
 static void apply(struct fl_member *m, const struct fl_member_event *event, uint64_t now_ms)
@@ -267,6 +347,7 @@ static void refresh_status(struct fl_member *m, uint64_t now_ms)
     if (now_ms < m->status_due_ms)
         return;
     m->status_due_ms = now_ms + STATUS_EVERY_MS;
+    follow_membership(m); /* a change may have been rolled back */
     info.n_members = n < MEMBERS_MAX ? n : (unsigned)MEMBERS_MAX;
     for (unsigned i = 0; i < info.n_members; i++) {
         info.members[i].id = members[i].id;
@@ -416,18 +497,20 @@ static int open_store(struct fl_member *m, const struct fl_member_config *config
     r = fl_store_open(&store_config, ret_recovered, &m->store, &fault);
     if (r == FL_OK && ret_recovered->is_new) {
         fl_store_recovered_deinit(ret_recovered);
-        if (!config->bootstrap) {
+        if (!config->bootstrap && !config->join) {
             fl_store_close(m->store);
             m->store = NULL;
             snprintf(
                 why, 512,
-                "%s holds no data of node %llu. If the cluster is new, start with --bootstrap. If "
-                "this node lost its data, do not: it might vote twice. Remove it from the "
-                "cluster and add it under a new id",
+                "%s holds no data of node %llu. If the cluster is new, start with --bootstrap; if "
+                "the "
+                "node is to join one, with --join. If this node lost its data, neither: it might "
+                "vote twice. Remove it from the cluster and add another under a new id",
                 config->directory, (unsigned long long)config->node_id);
             return FL_E_NOT_FOUND;
         }
-        bootstrap(config, m->store);
+        if (config->bootstrap)
+            bootstrap(config, m->store);
     } else if (r == FL_OK) {
         fl_store_recovered_deinit(ret_recovered);
     }

@@ -30,6 +30,7 @@ struct fl_member_config {
     /* An empty directory begins a new cluster. Without it an empty directory is refused: a node
      * that lost its data must not vote again under its id. */
     bool bootstrap;
+    bool join; /* an empty directory waits until a leader that was told to add this node sends */
     const char *version;
 };
 

@@ -38,6 +38,8 @@ struct fl_member {
     struct fl_timer timer;
     uv_async_t store_wake;
     uint64_t status_due_ms;
+    uint64_t members_index; /* of the change that gateways were told of */
+    bool was_member;
     struct fl_buf scratch;
 
     struct fl_map links; /* struct link by id */

@@ -225,6 +225,20 @@ void fl_transport_set_peer(struct fl_transport *t, uint64_t id, const char *addr
     dial(peer);
 }
 
+size_t fl_transport_peers(const struct fl_transport *t, uint64_t *out, size_t max)
+{
+    size_t n = 0;
+
+    FL_LIST_EACH(link, &t->peers)
+    {
+        const struct peer *peer = FL_CONTAINER_OF(link, struct peer, link);
+
+        if (!peer->is_dropped && n < max)
+            out[n++] = peer->id;
+    }
+    return n;
+}
+
 const char *fl_transport_address(const struct fl_transport *t, uint64_t id)
 {
     const struct peer *peer = find_peer(t, id);
@@ -269,6 +283,18 @@ static void close_older(struct fl_transport *t, const struct guest *newest)
     }
 }
 
+/* It is up again: waiting for the next attempt would keep half of the connections away. */
+static void dial_back(struct fl_transport *t, uint64_t id)
+{
+    struct peer *peer = find_peer(t, id);
+
+    if (peer == NULL || peer->connection != NULL)
+        return;
+    fl_timer_clear(t->loop, &peer->redial);
+    peer->backoff_ms = 0;
+    dial(peer);
+}
+
 static int greet_guest(struct guest *guest, const uint8_t *data, size_t len)
 {
     struct fl_transport *t = guest->transport;
@@ -299,6 +325,7 @@ static int greet_guest(struct guest *guest, const uint8_t *data, size_t len)
     if (theirs.role == FL_SPEAKS_RAFT) {
         guest->from = theirs.from;
         close_older(t, guest);
+        dial_back(t, theirs.from);
         return FL_OK;
     }
     forget_guest(guest);

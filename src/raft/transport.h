@@ -42,6 +42,8 @@ unsigned fl_transport_port(const struct fl_transport *transport);
 
 /* Adds a peer, or gives it a new address: dialled from now on. */
 void fl_transport_set_peer(struct fl_transport *transport, uint64_t id, const char *address);
+/* Writes the ids of at most `max` peers; returns how many. */
+size_t fl_transport_peers(const struct fl_transport *transport, uint64_t *out, size_t max);
 /* Forgets a peer. */
 void fl_transport_drop_peer(struct fl_transport *transport, uint64_t id);
 const char *fl_transport_address(const struct fl_transport *transport, uint64_t id); /* or NULL */

@@ -113,6 +113,14 @@ class Bed:
         self.stubs = {}
         self.clock_offset = None  # a function: by so many seconds the next node's clocks are ahead (not the wall clock)
 
+    def new_node(self):
+        """A node that no cluster knows yet; its id."""
+        i = max(self.nodes) + 1
+        self.hosts[i] = "127.0.0.1"
+        self.peer_ports[i], self.grpc_ports[i] = free_ports(2)
+        self.nodes[i] = Node(self, i)
+        return i
+
     # --- Life ---
 
     def __enter__(self):
@@ -191,6 +199,14 @@ class Bed:
     def log(self, i):
         with open(os.path.join(self.nodes[i].dir, "log")) as log:
             return log.read()
+
+    def terminate(self, i):
+        """As an operator stops it: it hands over, then ends."""
+        self.nodes[i].process.terminate()
+        return self.nodes[i].process.wait(60)
+
+    def wipe(self, i):
+        shutil.rmtree(os.path.join(self.nodes[i].dir, "data"))
 
     def kill(self, *ids):
         for i in ids:
@@ -350,6 +366,8 @@ class Session:
             try:
                 self.bed.lock(self.ids[self.at % len(self.ids)]).KeepAlive(session_id=self.id, timeout=self.ttl_ms / 6000)
                 self.renewed(sent)
+            except ValueError:
+                return  # the bed is gone
             except grpc.RpcError as error:
                 if error.code() == grpc.StatusCode.NOT_FOUND:
                     self.lost_at = now()

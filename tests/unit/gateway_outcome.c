@@ -222,12 +222,54 @@ static const struct {
     {{.answer = FL_ANS_QUEUED}, "INTERNAL", FL_RPC_INTERNAL},
     {{.status = FL_REPLY_NOT_LEADER}, "NO_LEADER", FL_RPC_UNAVAILABLE},
     {{.status = FL_REPLY_NOT_READY}, "NODE_STARTING", FL_RPC_UNAVAILABLE},
+    {{.status = FL_REPLY_CHANGING}, "CHANGE_RUNNING", FL_RPC_UNAVAILABLE},
     {{.status = FL_REPLY_BUSY}, "BUSY", FL_RPC_RESOURCE_EXHAUSTED},
     {{.status = FL_REPLY_DISK_FULL}, "DISK_FULL", FL_RPC_RESOURCE_EXHAUSTED},
     {{.status = FL_REPLY_INVALID, .field = {"name", 4}, .text = {"is empty", 8}},
      "BAD_ARGUMENT",
      FL_RPC_INVALID_ARGUMENT},
 };
+
+static bool read_node(struct reading *r, uint64_t node_id, const char *address)
+{
+    Fencelock__V1__AddNodeRequest q = FENCELOCK__V1__ADD_NODE_REQUEST__INIT;
+
+    q.node_id = node_id;
+    q.address = (char *)address;
+    reading_init(r);
+    return fl_arguments_add_node(&r->args, &q.base);
+}
+
+static void a_new_node_has_an_id_and_an_address_to_dial(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "host",
+                                      "host:",
+                                      ":3363",
+                                      "host:0",
+                                      "h:65536",
+                                      "h:33x",
+                                      "a,b:1",
+                                      "a b:1",
+                                      "h:1 ",
+                                      "\n:1",
+                                      "6=h:3363",
+                                      "h:99999999999999999999"};
+    struct reading r;
+
+    (void)state;
+    assert_true(read_node(&r, 6, "10.0.0.6:3363"));
+    assert_int_equal(r.request.type, FL_REQ_ADD_NODE);
+    assert_int_equal(r.request.node_id, 6);
+    assert_true(fl_str_equal(r.request.name, FL_STR("10.0.0.6:3363")));
+    assert_true(read_node(&r, 6, "[fd00::6]:3363"));
+    for (size_t i = 0; i < FL_ARRAY_LEN(bad); i++) {
+        assert_false(read_node(&r, 6, bad[i]));
+        assert_fault(&r, "address");
+    }
+    assert_false(read_node(&r, 0, "h:1"));
+    assert_fault(&r, "node_id");
+}
 
 static void every_answer_of_a_node_has_its_code_and_reason(void **state)
 {
@@ -428,6 +470,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_ttl_of_zero_is_refused_and_an_absent_one_is_ten_seconds),
     cmocka_unit_test(tokens_of_zero_and_beyond_the_highest_are_refused),
     cmocka_unit_test(a_force_release_needs_a_reason),
+    cmocka_unit_test(a_new_node_has_an_id_and_an_address_to_dial),
     cmocka_unit_test(every_answer_of_a_node_has_its_code_and_reason),
     cmocka_unit_test(what_can_be_repeated_later_says_when),
     cmocka_unit_test(a_mode_conflict_says_the_present_mode),

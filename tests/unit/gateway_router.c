@@ -29,6 +29,8 @@ struct world {
     struct sent sent[SENT_MAX];
     unsigned n_sent, n_resets, n_leader_up, n_pushes;
     unsigned last_reset;
+    uint64_t members_index; /* as told last */
+    char members[64];
 };
 
 struct asked {
@@ -72,7 +74,15 @@ static void on_leader_up(void *ctx)
     ((struct world *)ctx)->n_leader_up++;
 }
 
-static const struct fl_router_ops ops = {on_send, on_reset, on_push, on_leader_up};
+static void on_members(void *ctx, uint64_t index, struct fl_str members)
+{
+    struct world *w = ctx;
+
+    w->members_index = index;
+    snprintf(w->members, sizeof w->members, "%.*s", FL_STR_ARGS(members));
+}
+
+static const struct fl_router_ops ops = {on_send, on_reset, on_push, on_leader_up, on_members};
 
 static void on_done(struct fl_ask *ask, enum fl_ask_end how, const struct fl_reply *reply)
 {
@@ -506,6 +516,42 @@ static void a_posted_cancel_outlives_a_time_without_leader(void **state)
     fl_router_free(w.router);
 }
 
+/* A node that is removed while it leads: what it was asked goes to the next, and its number may be
+ * another node's. */
+static void a_retired_link_gives_its_requests_to_the_next_leader(void **state)
+{
+    static const struct fl_router_config config;
+    struct fl_push members = {.type = FL_PUSH_MEMBERS, .index = 9, .text = FL_STR("1=a:1,3=c:3")};
+    struct world w;
+    struct asked a, b;
+
+    (void)state;
+    world_init(&w, &config);
+    push_leader(&w, 1, 2, 5);
+    ask_acquire(&w, &a, 11, 0);
+    assert_int_equal(last_sent(&w)->link, 1);
+    push(&w, 0, &members);
+    assert_int_equal(w.members_index, 9);
+    assert_string_equal(w.members, "1=a:1,3=c:3");
+    fl_router_retire_link(w.router, w.now_ms, 1);
+    assert_int_equal(fl_router_link_node(w.router, 1), 0);
+    assert_false(fl_router_link_is_up(w.router, 1));
+    push_leader(&w, 2, 3, 6);
+    assert_int_equal(last_sent(&w)->link, 2);
+    assert_int_equal(last_sent(&w)->request_id, 11);
+    reply_granted(&w, last_sent(&w), 42);
+    assert_int_equal(a.token, 42);
+    pass(&w, 2000); /* nothing is sent to a link that is gone */
+    for (unsigned i = 0; i < w.n_sent; i++)
+        assert_true(w.sent[i].link != 1 || w.sent[i].request_id == 11);
+    assert_int_equal(fl_router_add_link(w.router, 6, false), 1);
+    fl_router_link_up(w.router, w.now_ms, 1);
+    push_leader(&w, 1, 6, 7);
+    ask_acquire(&w, &b, 12, 0);
+    assert_int_equal(last_sent(&w)->link, 1);
+    fl_router_free(w.router);
+}
+
 static void what_is_no_message_closes_the_link(void **state)
 {
     static const struct fl_router_config config;
@@ -534,6 +580,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_stale_read_goes_to_the_local_node_and_past_it_when_it_is_down),
     cmocka_unit_test(a_watch_gets_its_pushes_and_is_told_to_begin_again_elsewhere),
     cmocka_unit_test(a_posted_cancel_outlives_a_time_without_leader),
+    cmocka_unit_test(a_retired_link_gives_its_requests_to_the_next_leader),
     cmocka_unit_test(what_is_no_message_closes_the_link),
 };
 

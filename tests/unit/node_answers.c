@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/alloc.h"
+#include "base/error.h"
 #include "node_rig.h"
 
 #define TTL                 10000u
@@ -455,6 +457,47 @@ static void a_transfer_is_begun_or_refused_with_the_field(void **state)
     assert_str(rig_reply(rig, tag)->field, "node_id");
 }
 
+static void a_change_of_members_is_begun_or_refused_with_the_reason(void **state)
+{
+    static const struct {
+        int error;
+        enum fl_reply_status status;
+    } refusals[] = {{FL_E_NOT_LEADER, FL_REPLY_NOT_LEADER},
+                    {FL_E_BUSY, FL_REPLY_CHANGING},
+                    {FL_E_EXISTS, FL_REPLY_INVALID},
+                    {FL_E_NOT_FOUND, FL_REPLY_INVALID},
+                    {FL_E_INVALID, FL_REPLY_INVALID}};
+    struct rig *rig = *state;
+    uint64_t tag = rig_ask(
+        rig, 1,
+        (struct fl_request){.type = FL_REQ_ADD_NODE, .node_id = 6, .name = FL_STR("ten:3363")});
+
+    assert_true(rig_has_reply(rig, tag, FL_ANS_OK));
+    assert_int_equal(rig->change, FL_REQ_ADD_NODE);
+    assert_int_equal(rig->change_id, 6);
+    assert_string_equal(rig->change_address, "ten:3363");
+    for (size_t i = 0; i < FL_ARRAY_LEN(refusals); i++) {
+        rig->change_result = refusals[i].error;
+        tag = rig_ask(rig, 1, (struct fl_request){.type = FL_REQ_REMOVE_NODE, .node_id = 3});
+        assert_true(rig_has_status(rig, tag, refusals[i].status));
+    }
+    assert_str(rig_reply(rig, tag)->field, "node_id");
+}
+
+/* Gateways dial whoever is a member. */
+static void every_link_is_told_who_the_members_are(void **state)
+{
+    struct rig *rig = *state;
+
+    fl_node_set_members(rig->node, 7, FL_STR("1=a:1,2=b:2"));
+    assert_int_equal(rig_push(rig, FL_PUSH_MEMBERS, 0)->link, 1);
+    assert_int_equal(rig_push(rig, FL_PUSH_MEMBERS, 1)->link, 2);
+    assert_str(rig_push(rig, FL_PUSH_MEMBERS, 1)->push.text, "1=a:1,2=b:2");
+    assert_int_equal(rig_push(rig, FL_PUSH_MEMBERS, 1)->push.index, 7);
+    fl_node_link_up(rig->node, rig->now_ms, 3);
+    assert_int_equal(rig_push(rig, FL_PUSH_MEMBERS, 2)->link, 3);
+}
+
 /* --- Work that is due --- */
 
 /* The deadline asks for a tick when a wait ends, not at the next heartbeat. */
@@ -506,6 +549,8 @@ int main(void)
         TEST(describe_shows_holders_with_their_lease_then_waiters),
         TEST(lists_come_in_pages),
         TEST(a_transfer_is_begun_or_refused_with_the_field),
+        TEST(every_link_is_told_who_the_members_are),
+        TEST(a_change_of_members_is_begun_or_refused_with_the_reason),
         TEST(the_node_wakes_when_a_wait_is_due),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

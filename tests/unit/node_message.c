@@ -113,6 +113,10 @@ static void requests_about_names_arrive_as_sent(void **state)
     fl_buf_clear(&buf);
     q = travelled(FL_REQ_TRANSFER_LEADER, &buf);
     assert_int_equal(q.node_id, 5);
+    fl_buf_clear(&buf);
+    q = travelled(FL_REQ_ADD_NODE, &buf);
+    assert_int_equal(q.node_id, 5);
+    assert_true(q.name.len > 0);
     fl_buf_deinit(&buf);
 }
 
@@ -373,7 +377,7 @@ static void sample(enum message_kind kind, unsigned type, struct fl_buf *buf)
 
 static unsigned types_of(enum message_kind kind)
 {
-    return kind == PUSH ? FL_PUSH_CAUGHT_UP : FL_REQ_TRANSFER_LEADER;
+    return kind == PUSH ? FL_PUSH_LAST : FL_REQ_LAST;
 }
 
 static void a_cut_or_padded_message_is_malformed(void **state)

@@ -1,5 +1,6 @@
 #include "node_rig.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -51,10 +52,24 @@ static int on_transfer(void *ctx, uint64_t node_id)
     return node_id == 99 ? FL_E_NOT_FOUND : FL_OK;
 }
 
+static int on_change_members(void *ctx, enum fl_request_type type, uint64_t node_id,
+                             struct fl_str address)
+{
+    struct rig *rig = ctx;
+
+    rig->change = type;
+    rig->change_id = node_id;
+    snprintf(rig->change_address, sizeof rig->change_address, "%.*s", FL_STR_ARGS(address));
+    return rig->change_result;
+}
+
 struct rig *rig_new(uint32_t pending_max)
 {
-    static const struct fl_node_ops ops = {
-        .propose = on_propose, .confirm = on_confirm, .send = on_send, .transfer = on_transfer};
+    static const struct fl_node_ops ops = {.propose = on_propose,
+                                           .confirm = on_confirm,
+                                           .send = on_send,
+                                           .transfer = on_transfer,
+                                           .change_members = on_change_members};
     struct fl_node_config config = {
         .node_id = 1, .hash_key = {1, 2}, .election_timeout_ms = 500, .pending_max = pending_max};
     struct rig *rig = fl_xcalloc(1, sizeof *rig);

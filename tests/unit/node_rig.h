@@ -31,6 +31,10 @@ struct rig {
     uint64_t round; /* the last that was begun */
     bool refuses;   /* propose() gives 0 */
     uint64_t transfer_to;
+    enum fl_request_type change; /* of members, as last asked for */
+    uint64_t change_id;
+    char change_address[64];
+    int change_result;
     struct rig_frame frames[RIG_FRAMES_MAX];
     size_t n_frames;
     uint64_t next_tag;
