@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "raft/message.h"
 
 #define ENTRIES_SLOTS (1u << 17)
 
@@ -70,6 +71,7 @@ void checks_init(struct checks *c, const struct timeline *time, const struct fl_
     c->entries = fl_xcalloc(ENTRIES_SLOTS, sizeof *c->entries);
     c->truth[1].chain = next_chain(0, first);
     c->truth[1].term = 1;
+    c->truth[1].configuration = fl_crc32c(0, first->data, first->len);
 }
 
 void checks_deinit(struct checks *c)
@@ -84,6 +86,9 @@ static void push(struct checks *c, struct checked_log *log, const struct fl_entr
     if (index >= CHECKS_INDEX_MAX)
         checks_broken(c, "the log is too long");
     log->chains[index] = next_chain(log->chains[index - 1], entry);
+    log->configurations[index] = entry->type == FL_ENTRY_CHANGE
+                                     ? fl_crc32c(0, entry->data, entry->len)
+                                     : log->configurations[index - 1];
     remember(c, log->id, index, entry->term, log->chains[index]);
 }
 
@@ -103,6 +108,7 @@ void checks_appended(struct checks *c, struct checked_log *log, const struct fl_
 static void restore(struct checks *c, struct checked_log *log, const struct fl_snapshot *snapshot)
 {
     const struct checked_state *state = snapshot->content;
+    uint32_t configuration = fl_crc32c(0, snapshot->configuration, snapshot->configuration_len);
 
     if (snapshot->index > c->committed)
         checks_broken(c, "node %u has a snapshot of entry %llu, which is not committed", log->id,
@@ -110,6 +116,10 @@ static void restore(struct checks *c, struct checked_log *log, const struct fl_s
     if (state->index != snapshot->index || state->chain != c->truth[snapshot->index].chain)
         checks_broken(c, "node %u has a snapshot of entry %llu with another state", log->id,
                       (unsigned long long)snapshot->index);
+    if (configuration != c->truth[snapshot->index].configuration)
+        checks_broken(c, "node %u has a snapshot of entry %llu with another configuration", log->id,
+                      (unsigned long long)snapshot->index);
+    log->configurations[state->index] = configuration;
     log->applied = state->index;
     log->chains[state->index] = state->chain;
     remember(c, log->id, snapshot->index, snapshot->term, state->chain);
@@ -148,8 +158,38 @@ bool checks_applied(struct checks *c, struct checked_log *log, uint64_t index, u
     }
     c->committed = index;
     c->truth[index].chain = log->chains[index];
+    c->truth[index].configuration = log->configurations[index];
     c->truth[index].term = term;
     return true;
+}
+
+static uint32_t encoded(const struct fl_member_info *members, unsigned n)
+{
+    struct fl_entry *entry;
+    uint32_t crc;
+
+    if (n == 0)
+        return 0;
+    entry = fl_engine_bootstrap_entry(members, n);
+    crc = fl_crc32c(0, entry->data, entry->len);
+    fl_entry_unref(entry);
+    return crc;
+}
+
+void checks_configuration(struct checks *c, struct checked_log *log, const struct fl_engine *engine)
+{
+    struct fl_member_info members[FL_RAFT_SERVERS_MAX];
+    unsigned n = fl_engine_members(engine, members, FL_RAFT_SERVERS_MAX);
+    uint64_t seen = n;
+
+    for (unsigned i = 0; i < n; i++)
+        seen = mix(seen, members[i].id * 8 + members[i].role);
+    if (seen != log->seen_members) {
+        log->seen_members = seen;
+        log->seen_configuration = encoded(members, n);
+    }
+    if (log->seen_configuration != log->configurations[log->last])
+        checks_broken(c, "node %u obeys a configuration that is not the last in its log", log->id);
 }
 
 void checks_leads(struct checks *c, const struct checked_log *log, uint64_t term)

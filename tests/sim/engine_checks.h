@@ -19,7 +19,13 @@
 struct checked_log {
     unsigned id;
     uint64_t last, applied;
-    uint64_t chains[CHECKS_INDEX_MAX]; /* by index, up to `last`, from what is not compacted on */
+    /* By index, up to `last`, from what is not compacted on: the chain, and the configuration that
+     * is in force when the log ends there. */
+    uint64_t chains[CHECKS_INDEX_MAX];
+    uint32_t configurations[CHECKS_INDEX_MAX];
+    /* What was seen in force last, and the same as it is in `configurations`. */
+    uint64_t seen_members;
+    uint32_t seen_configuration;
 };
 
 /* Content of a snapshot: the state that it carries. */
@@ -35,6 +41,7 @@ struct checks {
     uint64_t committed; /* the highest index that anybody applied */
     struct {
         uint64_t chain, term; /* the term of whoever applied it first */
+        uint32_t configuration;
     } truth[CHECKS_INDEX_MAX];
     struct checked_entry *entries; /* owned */
     unsigned n_entries;
@@ -58,6 +65,9 @@ void checks_installed(struct checks *c, struct checked_log *log,
                       const struct fl_snapshot *snapshot);
 /* In order, and the same on all. True: the first to apply it. */
 bool checks_applied(struct checks *c, struct checked_log *log, uint64_t index, uint64_t term);
+/* The configuration in force is the last one in the log, committed or not. */
+void checks_configuration(struct checks *c, struct checked_log *log,
+                          const struct fl_engine *engine);
 /* One leader per term, that has all that was committed in older ones. */
 void checks_leads(struct checks *c, const struct checked_log *log, uint64_t term);
 void checks_voted(struct checks *c, unsigned id, const struct disk *disk, uint64_t term,

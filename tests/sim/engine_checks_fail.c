@@ -50,7 +50,8 @@ static void apply(struct history *h, unsigned id, uint64_t index, uint64_t term)
 
 static void install(struct history *h, unsigned id, uint64_t index, struct checked_state state)
 {
-    struct fl_snapshot *snapshot = fl_snapshot_new(index, 2, 1, NULL, 0);
+    struct fl_snapshot *snapshot =
+        fl_snapshot_new(index, 2, 1, h->disks[id].log[0]->data, h->disks[id].log[0]->len);
 
     snapshot->content = fl_xmemdup(&state, sizeof state);
     snapshot->free_content = free;

@@ -139,7 +139,7 @@ static void on_restart(void *ctx, uint64_t a, const void *data, size_t len)
     struct world_node *n = ctx;
 
     (void)a, (void)data, (void)len;
-    if (n->engine == NULL)
+    if (n->engine == NULL && n->world->lost != n->id)
         world_start(n);
 }
 
@@ -196,6 +196,18 @@ void faults_begin(struct world *w)
     timeline_in(&w->time, 800 * MS, on_admin, w, 0);
 }
 
+/* Every configuration has three voters, and does without one of them: the leader, if it can be. */
+static void lose_one(struct world *w)
+{
+    struct world_node *n = world_leader(w);
+
+    if (n == NULL)
+        n = &w->nodes[1 + world_below(w, w->n)];
+    w->lost = n->id;
+    if (n->engine != NULL)
+        world_crash(n);
+}
+
 void faults_end(struct world *w)
 {
     w->has_faults = false;
@@ -203,4 +215,6 @@ void faults_end(struct world *w)
     heal(w);
     for (unsigned i = 1; i <= w->n; i++)
         w->nodes[i].disk_factor = 1;
+    if (world_chance(w, 500))
+        lose_one(w);
 }

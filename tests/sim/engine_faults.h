@@ -4,7 +4,8 @@
 
 #include "engine_world.h"
 
-/* From now on, until faults_end(), which heals all and leaves the world to itself. */
+/* From now on, until faults_end(), which heals all and leaves the world to itself; in half of the
+ * seeds one server is lost for good at that moment. */
 void faults_begin(struct world *w);
 void faults_end(struct world *w);
 

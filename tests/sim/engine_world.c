@@ -70,6 +70,7 @@ void world_touched(struct world_node *n)
     struct world *w = n->world;
     uint64_t at = us_at(n, fl_engine_deadline(n->engine));
 
+    checks_configuration(&w->checks, &n->log, n->engine);
     if (at < n->busy_until_us)
         at = n->busy_until_us;
     if (at < w->time.now_us)

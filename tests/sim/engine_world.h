@@ -56,6 +56,7 @@ struct world {
     unsigned voters, election_ms;
     uint64_t trailing, snapshot_every;
     bool has_faults;
+    unsigned lost; /* this one never comes back; 0: none */
     struct world_counts counts;
 };
 
