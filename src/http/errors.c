@@ -2,8 +2,10 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/assert.h"
+#include "http/json.h"
 #include "http/site_parts.h"
 
 static unsigned status_of_code(enum fl_rpc_code code)
@@ -57,39 +59,34 @@ static const char *code_of_status(unsigned status)
     }
 }
 
-static void reply(struct fl_http_exchange *x, unsigned http_status, json_t *error,
+static void reply(struct fl_http_exchange *x, unsigned http_status, json_t *document,
                   const char *headers)
 {
-    json_t *document = json_pack("{s:o}", "error", error);
     char *text = json_dumps(document, 0);
+    size_t len;
     struct fl_http_answer answer = {
         .status = http_status, .type = "application/json", .headers = headers};
 
     FL_REQUIRE(text != NULL);
-    answer.body = fl_str_from(text);
+    len = strlen(text);
+    text[len] = '\n'; /* in the place of its end: a terminal's prompt goes on a line of its own */
+    answer.body = (struct fl_str){text, len + 1};
     fl_http_reply(x, &answer);
     free(text);
     json_decref(document);
 }
 
-/* What somebody sent may stand in a sentence: it is told whatever its bytes are. */
-static json_t *text(const char *s)
+void fl_site__reply_json(struct fl_http_exchange *x, json_t *document)
 {
-    char escaped[1024];
-    json_t *string;
-
-    if (s == NULL)
-        s = "";
-    string = json_string(s);
-    return string != NULL ? string
-                          : json_string(fl_str_escape(fl_str_from(s), escaped, sizeof escaped));
+    reply(x, 200, document, "Cache-Control: no-store\r\n");
 }
 
 static json_t *error_of(unsigned http_status, const char *code, const char *reason,
                         const char *message)
 {
     json_t *error = json_pack("{s:i, s:s, s:o, s:o}", "code", (int)http_status, "status", code,
-                              "reason", text(reason), "message", text(message));
+                              "reason", fl_json_text(reason != NULL ? reason : ""), "message",
+                              fl_json_text(message != NULL ? message : ""));
 
     FL_REQUIRE(error != NULL);
     return error;
@@ -103,17 +100,19 @@ void fl_site__fail(struct fl_http_exchange *x, const struct fl_rpc_status *statu
     char headers[64] = "";
 
     if (status->field != NULL)
-        json_object_set_new(error, "field", text(status->field));
+        json_object_set_new(error, "field", fl_json_text(status->field));
     if (status->retry_after_ms != 0) {
         json_object_set_new(error, "retry_after_ms", json_integer(status->retry_after_ms));
         snprintf(headers, sizeof headers, "Retry-After: %u\r\n",
                  (status->retry_after_ms + 999) / 1000);
     }
-    reply(x, http_status, error, headers);
+    reply(x, http_status, json_pack("{s:o}", "error", error), headers);
 }
 
 void fl_site__refuse(struct fl_http_exchange *x, unsigned status, const char *reason,
                      const char *message, const char *headers)
 {
-    reply(x, status, error_of(status, code_of_status(status), reason, message), headers);
+    reply(x, status,
+          json_pack("{s:o}", "error", error_of(status, code_of_status(status), reason, message)),
+          headers);
 }

@@ -119,6 +119,8 @@ static void handle(void *ctx, struct fl_http_exchange *x)
             return;
         }
     }
+    if (fl_site__serve_api(site, x))
+        return;
     fl_site__refuse(x, 404, "NOT_FOUND",
                     "there is nothing here: see /, /v1/, /metrics, /healthz and /readyz", NULL);
 }

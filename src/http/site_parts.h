@@ -2,6 +2,8 @@
 #ifndef FL_HTTP_SITE_PARTS_H
 #define FL_HTTP_SITE_PARTS_H
 
+#include <jansson.h>
+
 #include "gateway/outcome.h"
 #include "http/server.h"
 #include "http/site.h"
@@ -18,5 +20,10 @@ void fl_site__fail(struct fl_http_exchange *x, const struct fl_rpc_status *statu
 /* The same for what only HTTP knows; `headers` as in struct fl_http_answer. */
 void fl_site__refuse(struct fl_http_exchange *x, unsigned status, const char *reason,
                      const char *message, const char *headers);
+/* Takes `document`. Status 200. */
+void fl_site__reply_json(struct fl_http_exchange *x, json_t *document);
+
+/* Whether the path is the API's; it is then answered, now or later. */
+bool fl_site__serve_api(struct fl_site *site, struct fl_http_exchange *x);
 
 #endif
