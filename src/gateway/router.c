@@ -126,6 +126,22 @@ static void watch_over(struct fl_router *router, uint64_t now_ms, uint64_t stall
         router->ops.reset(router->ctx, number, "the node does not answer");
 }
 
+/* What a node pushed may have been about a link that was down, or not believed: who leads is asked
+ * until it is known. */
+static void ask_who_leads(struct fl_router *router, uint64_t now_ms)
+{
+    if (fl_router_leaderless_ms(router, now_ms) < router->config.ping_ms ||
+        now_ms < router->leader_asked_ms + router->config.ping_ms)
+        return;
+    router->leader_asked_ms = now_ms;
+    for (unsigned i = 0; i < router->n_links; i++) {
+        struct fl_request request = {.type = FL_REQ_STATUS};
+
+        if (router->links[i].is_up)
+            fl_router__tell(router, i, &request);
+    }
+}
+
 static void fail_leaderless(struct fl_router *router, uint64_t now_ms)
 {
     struct fl_list failed;
@@ -154,6 +170,7 @@ void fl_router_tick(struct fl_router *router, uint64_t now_ms)
     router->tick_ms = now_ms;
     for (unsigned i = 0; i < router->n_links; i++)
         watch_over(router, now_ms, stalled_ms, i);
+    ask_who_leads(router, now_ms);
     /* In this order: what the leader refuses again and again must end, too. */
     fail_leaderless(router, now_ms);
     fl_router__flush_waiting(router, now_ms);

@@ -9,7 +9,8 @@
  *       what comes later (T11)
  *   G3  an answer is passed on only if it came from the link that the request went to last: the
  *       router answers nothing by itself but "no leader" and "unreachable" (T11)
- *   G4  the leader is the one of the highest term that any node told of
+ *   G4  the leader is the one of the highest term that any node told of; while none is known, all
+ *       are asked
  *   G5  a link that is up but silent is given up within ping_ms + silence_ms (C22); the time that
  *       we ourselves were stopped does not count
  *   G6  requests in hand are bounded, but what keeps alive, gives back or makes room is never

@@ -20,7 +20,7 @@ struct fl_router {
     struct link links[FL_ROUTER_LINKS_MAX];
     unsigned n_links;
     uint64_t leader_id, term; /* leader 0: not known */
-    uint64_t leaderless_since_ms, tick_ms;
+    uint64_t leaderless_since_ms, leader_asked_ms, tick_ms;
     struct fl_list waiting; /* for a leader, by sequence (G2) */
     struct fl_map by_tag;   /* what was sent */
     uint64_t last_tag, last_sequence;

@@ -147,7 +147,10 @@ static int receive_reply(struct fl_router *router, uint64_t now_ms, struct link 
         return r;
     ask = fl_router__find_ask(router, reply.tag);
     if (ask == NULL || &router->links[ask->link] != link || ask->is_watching) {
-        fl_reply_deinit(&reply); /* a ping's, or to somebody who is gone */
+        /* A ping's, or to somebody who is gone. */
+        if (reply.request_type == FL_REQ_STATUS && reply.status == FL_REPLY_ANSWER)
+            hear_of_leader(router, now_ms, link, reply.info.leader_id, reply.info.term);
+        fl_reply_deinit(&reply);
         return FL_OK;
     }
     if (ask->type != reply.request_type) {

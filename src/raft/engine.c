@@ -273,11 +273,15 @@ uint64_t fl_engine_term(const struct fl_engine *e)
     return raft_current_term(&e->raft);
 }
 
+/* libraft keeps the leader of the term before until the next one writes: it would be taken for the
+ * leader of two terms. */
 uint64_t fl_engine_leader(const struct fl_engine *e)
 {
     if (e->raft.state == RAFT_LEADER)
         return e->id;
-    return e->raft.state == RAFT_FOLLOWER ? e->raft.follower_state.current_leader.id : 0;
+    if (e->raft.state != RAFT_FOLLOWER || e->leader_heard_term != fl_engine_term(e))
+        return 0;
+    return e->raft.follower_state.current_leader.id;
 }
 
 uint64_t fl_engine_commit_index(const struct fl_engine *e)

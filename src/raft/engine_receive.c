@@ -311,8 +311,10 @@ void fl_engine_receive(struct fl_engine *e, uint64_t now_ms, uint64_t from,
         peer->heard_ms = now_ms;
     if (answer_old_term(e, &m))
         return;
-    if (m.type == FL_RAFT_APPEND || m.type == FL_RAFT_INSTALL_SNAPSHOT)
+    if (m.type == FL_RAFT_APPEND || m.type == FL_RAFT_INSTALL_SNAPSHOT) {
         e->leader_heard_ms = now_ms;
+        e->leader_heard_term = m.term;
+    }
     switch (m.type) {
     case FL_RAFT_APPEND:
         receive_append(e, &m);

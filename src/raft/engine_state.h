@@ -57,8 +57,9 @@ struct fl_engine {
     uint64_t term_start; /* our first entry of the term that we lead */
     uint64_t last_tick_ms;
     uint64_t leading_since_ms;
-    uint64_t leader_heard_ms; /* when a leader of our term, or of a newer one, last wrote */
-    enum fl_engine_role role; /* as last told */
+    uint64_t leader_heard_term; /* of the last that a leader wrote */
+    uint64_t leader_heard_ms;   /* when a leader of our term, or of a newer one, last wrote */
+    enum fl_engine_role role;   /* as last told */
     uint64_t leader, term;
 
     uint8_t *configuration; /* owned: the last that was applied */

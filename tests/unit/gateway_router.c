@@ -386,6 +386,7 @@ static void a_silent_link_is_given_up_and_a_slow_answer_keeps_it(void **state)
 
     (void)state;
     world_init(&w, &config);
+    push_leader(&w, 0, 1, 1);
     pass(&w, 600); /* pings go out to nodes 2 and 3 */
     answer_pings(&w);
     assert_int_equal(w.n_resets, 0);
@@ -410,6 +411,7 @@ static void the_time_that_we_were_stopped_is_not_the_nodes_silence(void **state)
 
     (void)state;
     world_init(&w, &config);
+    push_leader(&w, 0, 1, 1);
     pass(&w, 600);
     assert_int_equal(w.n_sent, 2);
     w.now_ms += 30000; /* SIGSTOP, SIGCONT */
@@ -516,6 +518,33 @@ static void a_posted_cancel_outlives_a_time_without_leader(void **state)
     fl_router_free(w.router);
 }
 
+/* A gateway that was told a wrong leader of the present term, whose link then breaks: the right one
+ * is told only once, and was not believed. */
+static void a_gateway_without_a_leader_asks_until_it_knows(void **state)
+{
+    static const struct fl_router_config config;
+    struct fl_reply status = {.request_type = FL_REQ_STATUS, .info = {.leader_id = 1, .term = 6}};
+    struct world w;
+    struct asked a;
+
+    (void)state;
+    world_init(&w, &config);
+    push_leader(&w, 0, 2, 6);
+    push_leader(&w, 2, 1, 6); /* not believed: the leader itself does not say so */
+    fl_router_link_down(w.router, w.now_ms, 1);
+    ask_acquire(&w, &a, 11, 0);
+    w.n_sent = 0;
+    pass(&w, 600);
+    assert_true(w.n_sent > 0);
+    assert_int_equal(w.sent[0].type, FL_REQ_STATUS);
+    status.tag = w.sent[0].tag;
+    reply(&w, w.sent[0].link, &status);
+    assert_int_equal(fl_router_leader(w.router), 1);
+    assert_int_equal(last_sent(&w)->request_id, 11);
+    assert_int_equal(a.n_done, 0);
+    fl_router_free(w.router);
+}
+
 /* A node that is removed while it leads: what it was asked goes to the next, and its number may be
  * another node's. */
 static void a_retired_link_gives_its_requests_to_the_next_leader(void **state)
@@ -580,6 +609,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_stale_read_goes_to_the_local_node_and_past_it_when_it_is_down),
     cmocka_unit_test(a_watch_gets_its_pushes_and_is_told_to_begin_again_elsewhere),
     cmocka_unit_test(a_posted_cancel_outlives_a_time_without_leader),
+    cmocka_unit_test(a_gateway_without_a_leader_asks_until_it_knows),
     cmocka_unit_test(a_retired_link_gives_its_requests_to_the_next_leader),
     cmocka_unit_test(what_is_no_message_closes_the_link),
 };

@@ -57,12 +57,37 @@ static void leader_hears_no_second_leader(void **state)
     rig_stop(&rig);
 }
 
+/* Whoever asks for a vote raises the term; until the winner writes, nobody is known to lead it. A
+ * gateway that was told the old leader with the new term would never believe the new one. */
+static void the_leader_of_a_term_is_never_that_of_the_term_before(void **state)
+{
+    struct fl_raft_message vote = {.type = FL_RAFT_VOTE, .disrupts = true};
+    struct fl_engine *follower;
+    struct rig rig;
+
+    (void)state;
+    rig_start_led(&rig, 3, 0, 0);
+    follower = rig_engine(&rig, 3);
+    assert_int_equal(fl_engine_leader(follower), 1);
+    vote.term = fl_engine_term(follower) + 1;
+    vote.log_index = fl_engine_last_index(follower);
+    vote.log_term = fl_engine_term(follower);
+    fl_engine_receive(follower, rig.now_ms, 2, &vote);
+    assert_int_equal(fl_engine_term(follower), vote.term);
+    assert_int_equal(fl_engine_leader(follower), 0);
+    rig_pass(&rig, 5000);
+    assert_int_not_equal(rig_leader(&rig), 0);
+    assert_int_equal(fl_engine_leader(follower), rig_leader(&rig));
+    rig_stop(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(silent_voter_can_be_removed),
         cmocka_unit_test(removed_leader_steps_down),
         cmocka_unit_test(leader_hears_no_second_leader),
+        cmocka_unit_test(the_leader_of_a_term_is_never_that_of_the_term_before),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
