@@ -103,6 +103,7 @@ enum fl_lost_cause {
     FL_LOST_SESSION_END = 3, /* an operator ended the session: `by`, `reason` */
     FL_LOST_FORCED = 4,      /* an operator took this lock: `by`, `reason` */
     FL_LOST_GONE = 5,        /* after a reconnect the servers no longer knew it */
+    FL_LOST_NO_PROGRESS = 6, /* no fl_lock_progress() within max_hold_ms: we gave it back */
 };
 FL_API const char *fl_lost_cause_text(enum fl_lost_cause cause);
 
@@ -121,6 +122,7 @@ struct fl_client_options {
     uint32_t lock_delay_ms; /* after an expiry our names stay closed that long; at most 600,000 */
     uint32_t timeout_ms;    /* how long a call waits for an answer, beside wait_ms; 5,000 */
     bool release_on_disconnect; /* a broken connection ends the session at once */
+    bool dispatch;              /* callbacks run in fl_client_dispatch(), not on a thread of ours */
     fl_lost_callback on_lost;   /* for all locks of this client */
     void *ctx;                  /* for on_lost */
     uint64_t reserved[8];       /* zero */
@@ -151,6 +153,9 @@ struct fl_acquire_options {
     enum fl_lock_mode mode;   /* default: FL_EXCLUSIVE */
     uint32_t limit;           /* FL_COUNTED: permits, 1 to 1,000,000; the first holder sets it */
     uint32_t wait_ms;         /* 0: try once; at most a day */
+    uint32_t max_hold_ms;     /* 0: no limit. Else the lock is given back, and lost, when neither
+                               * fl_lock_progress() nor fl_release() came for so long: heartbeats
+                               * say that the process lives, not that its work goes on */
     fl_lost_callback on_lost; /* for this lock, instead of the client's */
     void *ctx;
     uint64_t reserved[8];
@@ -185,6 +190,15 @@ FL_API uint64_t fl_lock_remaining_ms(const struct fl_lock *lock);
 /* The fencing token: higher than that of every grant before of this name. */
 FL_API uint64_t fl_lock_token(const struct fl_lock *lock);
 FL_API const char *fl_lock_name(const struct fl_lock *lock);
+/* The work under the lock goes on: its max_hold_ms begins anew. Cheap; without one it does nothing.
+ */
+FL_API void fl_lock_progress(struct fl_lock *lock);
+
+/* A key for services that know no tokens but ignore a request that they have seen: the same for
+ * whoever does this piece of work, now or later, and another for every other piece.
+ * "NAME#WORK_ITEM", with '#', '%', blanks and what is not printable ASCII as %XX. `size` bytes of
+ * `out` are written with the final zero; 0, or FL_E_INVALID when it does not fit. */
+FL_API int fl_idempotency_key(const char *name, const char *work_item, char *out, size_t size);
 
 /* ---- The same without waiting ---- */
 
@@ -200,6 +214,10 @@ FL_API int fl_acquire_async(struct fl_client *client, const char *name,
                             void *ctx, struct fl_why *why);
 /* Keep the handle until `done`. */
 FL_API int fl_release_async(struct fl_lock *lock, fl_released_callback done, void *ctx);
+/* With fl_client_options.dispatch: a descriptor to poll for POLLIN, owned by the client, and what
+ * runs the callbacks that are due, on the calling thread. Without it -1, and nothing. */
+FL_API int fl_client_fd(const struct fl_client *client);
+FL_API void fl_client_dispatch(struct fl_client *client);
 /* Ends every wait of this client: their calls return FL_E_CLOSED, unless they were granted first.
  * Safe in a signal-handling thread, not in a signal handler. */
 FL_API void fl_client_cancel_waits(struct fl_client *client);

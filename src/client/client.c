@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -259,6 +260,7 @@ static struct fl_client *allocate(const char *endpoints, const struct fl_client_
     if (client == NULL)
         return NULL;
     client->owner_pid = getpid();
+    client->dispatch_fd = -1;
     client->timeout_ms = options->timeout_ms != 0 ? options->timeout_ms : TIMEOUT_MS_DEFAULT;
     client->on_lost = options->on_lost;
     client->on_lost_ctx = options->ctx;
@@ -297,6 +299,13 @@ int fl_client_new(const char *endpoints, const struct fl_client_options *options
     client = allocate(endpoints, options);
     if (client == NULL)
         return fl_why_set_nomem(why);
+    if (options->dispatch) {
+        client->dispatch_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (client->dispatch_fd < 0) {
+            destroy(client);
+            return fl_why_set_nomem(why);
+        }
+    }
     r = start(client, why);
     if (r < 0) {
         destroy(client);

@@ -66,6 +66,7 @@ struct fl_client {
     pthread_cond_t callbacks_changed;
     pthread_t callback_thread;
     bool has_callback_thread, is_callback_stop;
+    int dispatch_fd; /* an eventfd for those who run the callbacks themselves; else -1 */
 
     /* The loop's thread only. */
     pthread_t thread;
@@ -85,14 +86,17 @@ struct fl_lock {
     atomic_uint refs; /* the handle's, the session's, a queued callback's */
     struct fl_client *client;
     struct fl_bid bid;
-    unsigned lease_session;    /* of client->lease_session when it was granted */
-    atomic_bool is_over;       /* lost, or released */
+    unsigned lease_session; /* of client->lease_session when it was granted */
+    atomic_bool is_over;    /* lost, or released */
+    uint32_t max_hold_ms;
+    _Atomic uint64_t progress_ms;
     atomic_bool is_given_back; /* by fl_release() or fl_lock_free(): a loss is no news */
     fl_lost_callback on_lost;
     void *on_lost_ctx;
 
     /* The loop's thread only. */
     struct fl_op *acquire_op;
+    struct fl_timer hold_timer;
     struct fl_list release_ops; /* of fl_op.link */
     int end_code; /* once the session knows it no longer: 0 released, else why it was not ours */
 
@@ -120,7 +124,7 @@ void fl_client__wake_waiter(struct fl_op *op, struct fl_client *client);
 /* Starts the callback thread if there is none. FL_E_NOMEM. */
 int fl_client__need_callbacks(struct fl_client *client);
 void fl_client__call_back(struct fl_client *client, struct fl_callback *callback);
-/* Runs what is queued, then ends the thread. */
+/* Runs what is queued, then ends the thread, or closes the descriptor. */
 void fl_client__stop_callbacks(struct fl_client *client);
 /* A thread that takes no signals: they belong to the application's. */
 int fl_client__start_thread(pthread_t *thread, void *(*run)(void *), void *arg);
@@ -132,6 +136,14 @@ void fl_stream__stop(struct fl_client *client);
 
 /* The session's effects on a lock (lock.c). */
 void fl_lock__effect(struct fl_client *client, const struct fl_session_effect *effect);
+
+/* fl_acquire_async(), and a reference to the request itself: to be cancelled while it waits. */
+int fl_lock__acquire_async(struct fl_client *client, const char *name,
+                           const struct fl_acquire_options *options, fl_acquired_callback done,
+                           void *ctx, struct fl_lock **ret_request, struct fl_why *why);
+/* Returns when the loop's thread has done it; the request's own callback follows. */
+void fl_lock__cancel(struct fl_lock *request);
+void fl_lock__unref(struct fl_lock *request);
 
 /* A unary call, tried anew while nobody can answer, for at most timeout_ms; one that is not
  * repeatable only while it was never sent. `request` is borrowed. The response is malloc'ed and the

@@ -80,16 +80,18 @@ static void run_lost(struct fl_callback *callback)
     unref(lock);
 }
 
-static void lose(struct fl_client *client, struct fl_lock *lock,
-                 const struct fl_session_effect *effect)
+static void lose(struct fl_client *client, struct fl_lock *lock, enum fl_lost_cause cause,
+                 const char *by, const char *reason)
 {
+    if (lock->end_code == FL_E_LOST)
+        return; /* it was told: the session ended while we gave it back */
     atomic_store(&lock->is_over, true);
     lock->end_code = FL_E_LOST;
-    lock->lost_cause = effect->cause;
+    lock->lost_cause = cause;
     if (lock->on_lost == NULL || atomic_load(&lock->is_given_back))
         return;
-    lock->lost_by = strdup(effect->by);
-    lock->lost_reason = strdup(effect->reason);
+    lock->lost_by = strdup(by);
+    lock->lost_reason = strdup(reason);
     lock->lost_callback.run = run_lost;
     atomic_fetch_add(&lock->refs, 1);
     fl_client__call_back(client, &lock->lost_callback);
@@ -99,10 +101,22 @@ static void finish(struct fl_client *client, struct fl_lock *lock)
 {
     struct fl_why why;
 
+    fl_timer_clear(client->loop, &lock->hold_timer);
     atomic_store(&lock->is_over, true);
     end_why(lock, &why);
     answer_releases(client, lock, &why);
     unref(lock);
+}
+
+static void begin_hold(struct fl_client *client, struct fl_lock *lock)
+{
+    uint64_t now_ms = fl_client_now_ms();
+
+    if (lock->max_hold_ms == 0)
+        return;
+    atomic_store(&lock->progress_ms, now_ms);
+    /* It was set when the request began: there is room for it. */
+    (void)fl_timer_set(client->loop, &lock->hold_timer, now_ms + lock->max_hold_ms);
 }
 
 void fl_lock__effect(struct fl_client *client, const struct fl_session_effect *effect)
@@ -112,13 +126,15 @@ void fl_lock__effect(struct fl_client *client, const struct fl_session_effect *e
     switch (effect->type) {
     case FL_SESSION_FX_GRANTED:
         lock->lease_session = atomic_load(&client->lease_session);
+        begin_hold(client, lock);
         answer_acquire(client, lock, NULL);
         break;
     case FL_SESSION_FX_REFUSED:
         refuse(client, lock, effect->why);
         break;
     case FL_SESSION_FX_RELEASED:
-        lock->end_code = effect->why->code;
+        if (lock->end_code != FL_E_LOST)
+            lock->end_code = effect->why->code;
         atomic_store(&lock->is_over, true);
         answer_releases(client, lock, effect->why);
         break;
@@ -126,7 +142,7 @@ void fl_lock__effect(struct fl_client *client, const struct fl_session_effect *e
         answer_releases(client, lock, effect->why);
         break;
     case FL_SESSION_FX_LOST:
-        lose(client, lock, effect);
+        lose(client, lock, effect->cause, effect->by, effect->reason);
         break;
     default: /* FL_SESSION_FX_DONE */
         finish(client, lock);
@@ -141,10 +157,30 @@ static void step_bid(struct fl_client *client, struct fl_lock *lock,
     fl_stream__step(client, &event);
 }
 
+/* C73. The lock is over at once, for us; the server hears of it, and the next one has it. */
+static void check_progress(struct fl_timer *timer, uint64_t now_ms)
+{
+    struct fl_lock *lock = FL_CONTAINER_OF(timer, struct fl_lock, hold_timer);
+    struct fl_client *client = lock->client;
+    uint64_t due_ms = atomic_load(&lock->progress_ms) + lock->max_hold_ms;
+
+    if (lock->bid.state != FL_BID_HELD ||
+        (now_ms < due_ms && fl_timer_set(client->loop, timer, due_ms) == 0))
+        return;
+    lose(client, lock, FL_LOST_NO_PROGRESS, "", "");
+    step_bid(client, lock, FL_SESSION_EV_RELEASE);
+}
+
 static void start_acquire(struct fl_op *op, struct fl_client *client)
 {
     struct fl_lock *lock = op->lock;
+    struct fl_why why;
 
+    if (lock->max_hold_ms != 0 && fl_timer_set(client->loop, &lock->hold_timer, UINT64_MAX) < 0) {
+        fl_why_set_nomem(&why);
+        fl_client__finish(client, op, &why);
+        return;
+    }
     lock->acquire_op = op;
     atomic_fetch_add(&lock->refs, 1); /* the session's, until FL_SESSION_FX_DONE */
     step_bid(client, lock, FL_SESSION_EV_ACQUIRE);
@@ -226,6 +262,8 @@ static struct fl_lock *new_lock(struct fl_client *client, const char *name,
                                 .mode = options->mode != 0 ? (int)options->mode : FL_EXCLUSIVE,
                                 .limit = options->limit,
                                 .wait_ms = options->wait_ms};
+    lock->max_hold_ms = options->max_hold_ms;
+    lock->hold_timer = FL_TIMER_INIT(check_progress);
     lock->on_lost = options->on_lost != NULL ? options->on_lost : client->on_lost;
     lock->on_lost_ctx = options->on_lost != NULL ? options->ctx : client->on_lost_ctx;
     atomic_init(&lock->refs, 1);
@@ -318,6 +356,11 @@ uint64_t fl_lock_token(const struct fl_lock *lock)
     return lock->bid.token;
 }
 
+void fl_lock_progress(struct fl_lock *lock)
+{
+    atomic_store(&lock->progress_ms, fl_client_now_ms());
+}
+
 const char *fl_lock_name(const struct fl_lock *lock)
 {
     return lock->name;
@@ -383,9 +426,9 @@ static struct async *new_async(struct fl_lock *lock,
     return async;
 }
 
-int fl_acquire_async(struct fl_client *client, const char *name,
-                     const struct fl_acquire_options *options, fl_acquired_callback done, void *ctx,
-                     struct fl_why *why)
+int fl_lock__acquire_async(struct fl_client *client, const char *name,
+                           const struct fl_acquire_options *options, fl_acquired_callback done,
+                           void *ctx, struct fl_lock **ret_request, struct fl_why *why)
 {
     struct fl_lock *lock;
     struct async *async;
@@ -399,13 +442,45 @@ int fl_acquire_async(struct fl_client *client, const char *name,
         return fl_why_set_nomem(why);
     }
     async->acquired = done;
+    if (ret_request != NULL) {
+        atomic_fetch_add(&lock->refs, 1);
+        *ret_request = lock;
+    }
     r = fl_client__post(client, &async->op);
     if (r < 0) {
+        if (ret_request != NULL)
+            unref(lock);
         unref(lock);
         free(async);
         fl_why_set(why, r, "CLOSED", "the client is being freed");
     }
     return r;
+}
+
+int fl_acquire_async(struct fl_client *client, const char *name,
+                     const struct fl_acquire_options *options, fl_acquired_callback done, void *ctx,
+                     struct fl_why *why)
+{
+    return fl_lock__acquire_async(client, name, options, done, ctx, NULL, why);
+}
+
+static void start_cancel(struct fl_op *op, struct fl_client *client)
+{
+    if (op->lock->acquire_op != NULL)
+        step_bid(client, op->lock, FL_SESSION_EV_CANCEL);
+    fl_client__finish(client, op, NULL);
+}
+
+void fl_lock__cancel(struct fl_lock *request)
+{
+    struct fl_op op = {.start = start_cancel, .lock = request};
+
+    fl_client__run(request->client, &op);
+}
+
+void fl_lock__unref(struct fl_lock *request)
+{
+    unref(request);
 }
 
 int fl_release_async(struct fl_lock *lock, fl_released_callback done, void *ctx)

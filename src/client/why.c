@@ -64,6 +64,8 @@ const char *fl_lost_cause_text(enum fl_lost_cause cause)
         return "the lock was taken by an operator";
     case FL_LOST_GONE:
         return "the lock was gone after a reconnect";
+    case FL_LOST_NO_PROGRESS:
+        return "the work under the lock made no progress for max_hold_ms";
     }
     return "unknown cause";
 }
