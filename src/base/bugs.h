@@ -23,6 +23,7 @@
     X(CORE_RELEASE_WAKES_LATER, "the next waiter is not granted in the same entry (L6)")           \
     X(CORE_RETRY_QUEUES_AGAIN, "a repeated request stands in the queue twice (L10, C02)")          \
     X(CORE_REQUEST_ID_IS_ENOUGH, "a request id with other arguments gets the old outcome (L10)")   \
+    X(CORE_ANY_ASKER_ABANDONS, "giving up one call ends what another call asked for (C02)")        \
     X(CORE_EARLY_CANCEL_FORGOTTEN, "a cancelled request that comes late is granted (L11, C05)")    \
     X(CORE_LOCK_DELAY_AFTER_CLOSE, "a name stays closed after a session was closed in order")      \
     X(CORE_DEAD_HOLDER_SHOWN, "a queue shows those whose session ended (L9)")                      \

@@ -87,7 +87,7 @@ static fl_handle claim_new(struct fl_machine *m, const struct session *session, 
 
     memset(claim, 0, sizeof *claim);
     claim->request_id = request_id;
-    claim->since_ms = m->now_ms & (UINT64_MAX >> 3);
+    claim->since_ms = m->now_ms & SINCE_MS_MAX;
     claim->mode = mode & 3;
     claim->lock = lock;
     claim->session = session->place;
@@ -172,7 +172,7 @@ void fl_claim_promote(struct fl_machine *m, fl_handle handle)
     FL_REQUIRE(claim->is_wait && m->token < FL_TOKEN_MAX);
     unlink_wait(m, session, handle);
     claim->is_wait = 0;
-    claim->since_ms = m->now_ms & (UINT64_MAX >> 3);
+    claim->since_ms = m->now_ms & SINCE_MS_MAX;
     claim->token = ++m->token;
     m->grants++;
     link_hold(m, session, handle);
@@ -236,6 +236,7 @@ fl_handle fl_claim_restore(struct fl_machine *m, struct session *session, const 
     struct claim *claim = fl_claim_at(m, handle);
 
     claim->since_ms = model->since_ms;
+    claim->asker = model->asker;
     if (model->is_wait) {
         link_wait(m, session, handle, deadline_ms, seq);
     } else {

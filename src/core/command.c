@@ -10,7 +10,7 @@
 /* docs/log-format.md describes these bytes; tests/golden pins them. */
 #define BATCH_VERSION 1
 
-enum { ABANDON_FLAG = 1 };
+enum { ABANDON_FLAG = 1, CANCEL_ASKER_FLAG = 2, MODE_ASKER_FLAG = 0x80 };
 
 /* --- Ranges --- */
 
@@ -168,10 +168,12 @@ void fl_batch_add(struct fl_buf *buf, const struct fl_command *c)
         break;
     case FL_CMD_ACQUIRE:
         fl_buf_put_u64(buf, c->request_id);
-        fl_buf_put_u8(buf, (uint8_t)c->mode);
+        fl_buf_put_u8(buf, (uint8_t)(c->mode | (c->asker != 0 ? MODE_ASKER_FLAG : 0)));
         fl_buf_put_varint(buf, c->limit);
         fl_buf_put_varint(buf, c->wait_ms);
         fl_buf_put_str(buf, c->name);
+        if (c->asker != 0)
+            fl_buf_put_u16(buf, c->asker);
         break;
     case FL_CMD_RELEASE:
         fl_buf_put_varint(buf, c->token);
@@ -179,7 +181,10 @@ void fl_batch_add(struct fl_buf *buf, const struct fl_command *c)
         break;
     case FL_CMD_CANCEL:
         fl_buf_put_u64(buf, c->request_id);
-        fl_buf_put_u8(buf, c->abandon ? ABANDON_FLAG : 0);
+        fl_buf_put_u8(buf, (uint8_t)((c->abandon ? ABANDON_FLAG : 0) |
+                                     (c->asker != 0 ? CANCEL_ASKER_FLAG : 0)));
+        if (c->asker != 0)
+            fl_buf_put_u16(buf, c->asker);
         break;
     case FL_CMD_FORCE_RELEASE:
         fl_buf_put_varint(buf, c->token);
@@ -204,13 +209,39 @@ static uint32_t read_u32_varint(struct fl_reader *r)
     return (uint32_t)value;
 }
 
-static bool read_flags(struct fl_reader *r)
+/* One state, one encoding: who is there is not 0. */
+static uint16_t read_asker(struct fl_reader *r, bool is_there)
 {
-    uint8_t flags = fl_reader_u8(r);
+    uint16_t asker = is_there ? fl_reader_u16(r) : 0;
 
-    if ((flags & ~ABANDON_FLAG) != 0)
+    if (is_there && asker == 0)
         r->failed = true;
-    return (flags & ABANDON_FLAG) != 0;
+    return asker;
+}
+
+static void read_cancel(struct fl_reader *r, struct fl_command *c)
+{
+    uint8_t flags;
+
+    c->request_id = fl_reader_u64(r);
+    flags = fl_reader_u8(r);
+    if ((flags & ~(ABANDON_FLAG | CANCEL_ASKER_FLAG)) != 0)
+        r->failed = true;
+    c->abandon = (flags & ABANDON_FLAG) != 0;
+    c->asker = read_asker(r, (flags & CANCEL_ASKER_FLAG) != 0);
+}
+
+static void read_acquire(struct fl_reader *r, struct fl_command *c)
+{
+    uint8_t mode;
+
+    c->request_id = fl_reader_u64(r);
+    mode = fl_reader_u8(r);
+    c->mode = (enum fl_mode)(mode & ~MODE_ASKER_FLAG);
+    c->limit = read_u32_varint(r);
+    c->wait_ms = read_u32_varint(r);
+    c->name = fl_reader_str(r, FL_NAME_MAX);
+    c->asker = read_asker(r, (mode & MODE_ASKER_FLAG) != 0);
 }
 
 static void read_command(struct fl_reader *r, struct fl_command *c)
@@ -238,19 +269,14 @@ static void read_command(struct fl_reader *r, struct fl_command *c)
         c->silence_ms = read_u32_varint(r);
         break;
     case FL_CMD_ACQUIRE:
-        c->request_id = fl_reader_u64(r);
-        c->mode = (enum fl_mode)fl_reader_u8(r);
-        c->limit = read_u32_varint(r);
-        c->wait_ms = read_u32_varint(r);
-        c->name = fl_reader_str(r, FL_NAME_MAX);
+        read_acquire(r, c);
         break;
     case FL_CMD_RELEASE:
         c->token = fl_reader_varint(r);
         c->name = fl_reader_str(r, FL_NAME_MAX);
         break;
     case FL_CMD_CANCEL:
-        c->request_id = fl_reader_u64(r);
-        c->abandon = read_flags(r);
+        read_cancel(r, c);
         break;
     case FL_CMD_FORCE_RELEASE:
         c->token = fl_reader_varint(r);

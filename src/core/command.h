@@ -43,6 +43,10 @@ struct fl_command {
     /* CANCEL: the caller is gone, so a grant that came first is given back at once. Without it a
      * grant that came first stays, and the answer says so. */
     bool abandon;
+    /* Which call asked, 0: untold. A client that gives one call up may have asked again through
+     * another gateway: an abandoning CANCEL of one asker leaves alone what another ACQUIRE of the
+     * same request asked for since. */
+    uint16_t asker; /* ACQUIRE, CANCEL with abandon */
 
     struct fl_str client;   /* OPEN_SESSION */
     uint32_t ttl_ms;        /* OPEN_SESSION */

@@ -17,6 +17,9 @@
 
 typedef uint32_t fl_handle; /* 0: none */
 
+/* Of a claim's log time: a thousand years. */
+#define SINCE_MS_MAX (UINT64_MAX >> 19)
+
 /* One request that holds or waits. */
 struct claim {
     uint64_t request_id;
@@ -24,7 +27,8 @@ struct claim {
         fl_token token;  /* hold */
         struct due *due; /* wait: its deadline; owned */
     };
-    uint64_t since_ms : 61; /* log time */
+    uint64_t since_ms : 45; /* log time */
+    uint64_t asker : 16;    /* of the last ACQUIRE for it */
     uint64_t mode : 2;
     uint64_t is_wait : 1;
     fl_handle lock;

@@ -164,15 +164,17 @@ static bool is_same_request(const struct fl_command *command, uint64_t name_hash
 static void answer_repeated(struct fl_machine *m, const struct fl_command *command,
                             fl_handle handle)
 {
-    const struct claim *claim = fl_claim_at(m, handle);
+    struct claim *claim = fl_claim_at(m, handle);
     const struct lock *lock = fl_lock_at(m, claim->lock);
     const struct extra *extra = fl_lock_extra(m, lock);
     uint32_t limit = claim->mode == FL_MODE_COUNTED ? extra->limit : 0;
 
     if (!is_same_request(command, fl_name_stable_hash(fl_lock_name(m, lock)), claim->mode, limit))
         answer(m, command, FL_ANS_REQUEST_REUSED);
-    else
+    else {
+        claim->asker = command->asker;
         answer_claim(m, command, handle, claim->is_wait ? position_of(m, handle) : 0);
+    }
 }
 
 static void answer_finished(struct fl_machine *m, const struct fl_command *command,
@@ -283,6 +285,7 @@ static void acquire_new(struct fl_machine *m, struct session *session,
         if (command->mode == FL_MODE_COUNTED)
             fl_name_need_extra(m, handle)->limit = command->limit;
         claim = fl_claim_hold(m, session, command->request_id, handle, command->mode);
+        fl_claim_at(m, claim)->asker = command->asker;
         fl_machine_emit_claim(m, FL_EFF_GRANT, claim, FL_CAUSE_NONE);
         answer_claim(m, command, claim, 0);
         return;
@@ -294,6 +297,7 @@ static void acquire_new(struct fl_machine *m, struct session *session,
     fl_name_need_extra(m, handle)->limit = command->limit;
     claim = fl_claim_wait(m, session, command->request_id, handle, command->mode,
                           m->now_ms + command->wait_ms);
+    fl_claim_at(m, claim)->asker = command->asker;
     fl_machine_emit_claim(m, FL_EFF_ENQUEUE, claim, FL_CAUSE_NONE);
     answer_claim(m, command, claim, fl_lock_extra(m, lock)->n_waiters - 1);
 }
@@ -425,6 +429,10 @@ static void cancel_claim(struct fl_machine *m, const struct fl_command *command,
     const struct claim *claim = fl_claim_at(m, handle);
     fl_handle lock = claim->lock;
 
+    if (command->asker != 0 && command->asker != claim->asker && !FL_BUG(CORE_ANY_ASKER_ABANDONS)) {
+        answer(m, command, FL_ANS_NOT_WAITING); /* it was asked for again since */
+        return;
+    }
     if (!claim->is_wait && !command->abandon) {
         answer_claim(m, command, handle, 0); /* it has been granted: the grant stays */
         return;

@@ -35,7 +35,7 @@ enum fl_answer {
     FL_ANS_HELD,        /* ACQUIRE with wait_ms 0: somebody else has it (`holder` fields) */
     FL_ANS_TIMED_OUT,   /* ACQUIRE: the wait's deadline came first */
     FL_ANS_CANCELLED,   /* CANCEL: it waited and waits no more; ACQUIRE: was cancelled */
-    FL_ANS_NOT_WAITING, /* CANCEL: unknown or finished request */
+    FL_ANS_NOT_WAITING, /* CANCEL: unknown or finished request, or asked for by another since */
     FL_ANS_ENDED,       /* ACQUIRE repeated: it was granted, and that grant has ended */
     FL_ANS_SESSION_NOT_FOUND, /* never opened, closed, expired or ended */
     FL_ANS_SESSION_EXISTS,    /* OPEN_SESSION: the id is taken by a session opened differently */

@@ -20,6 +20,7 @@
 
 enum record { RECORD_END = 0, RECORD_SESSION = 1, RECORD_NAME = 2, RECORD_CLAIM = 3 };
 enum session_flag { SESSION_IS_DEAD = 1 };
+enum claim_flag { CLAIM_MODE = 3, CLAIM_WAITS = 4, CLAIM_HAS_ASKER = 8 };
 enum name_flag { NAME_IS_CLOSED = 1, NAME_HAS_LIMIT = 2 };
 
 /* --- Saving --- */
@@ -81,7 +82,10 @@ static void save_claim(struct saver *s, fl_handle handle, const uint32_t *order)
     fl_buf_put_u8(&s->buf, RECORD_CLAIM);
     fl_buf_put_varint(&s->buf, order[claim->session]);
     fl_buf_put_u64(&s->buf, claim->request_id);
-    fl_buf_put_u8(&s->buf, (uint8_t)(claim->mode | claim->is_wait << 2));
+    fl_buf_put_u8(&s->buf, (uint8_t)(claim->mode | (claim->is_wait ? CLAIM_WAITS : 0u) |
+                                     (claim->asker != 0 ? CLAIM_HAS_ASKER : 0u)));
+    if (claim->asker != 0)
+        fl_buf_put_u16(&s->buf, (uint16_t)claim->asker);
     fl_buf_put_varint(&s->buf, claim->since_ms);
     if (claim->is_wait) {
         fl_buf_put_varint(&s->buf, claim->due->node.key);
@@ -320,15 +324,17 @@ static int load_claim(struct loader *l, struct fl_reader *r)
 {
     uint64_t place = fl_reader_varint(r), request_id = fl_reader_u64(r);
     uint8_t bits = fl_reader_u8(r);
+    bool is_wait = (bits & CLAIM_WAITS) != 0, has_asker = (bits & CLAIM_HAS_ASKER) != 0;
+    uint16_t asker = has_asker ? fl_reader_u16(r) : 0;
     uint64_t since_ms = fl_reader_varint(r), number = fl_reader_varint(r), seq = 0;
-    unsigned mode = bits & 3u;
-    bool is_wait = (bits & 4) != 0;
+    unsigned mode = bits & CLAIM_MODE;
     struct loaded_claim *claim;
 
     if (is_wait)
         seq = fl_reader_varint(r);
-    if (fl_reader_failed(r) || l->lock == 0 || place >= l->m->n_places || bits > 7 ||
-        mode == FL_MODE_NONE || since_ms > UINT64_MAX >> 3 ||
+    if (fl_reader_failed(r) || l->lock == 0 || place >= l->m->n_places ||
+        bits > (CLAIM_MODE | CLAIM_WAITS | CLAIM_HAS_ASKER) || has_asker != (asker != 0) ||
+        mode == FL_MODE_NONE || since_ms > SINCE_MS_MAX ||
         (is_wait ? seq >= l->m->next_seq : number == 0 || number > l->m->token))
         return FL_E_MALFORMED;
     if (l->n_claims == l->capacity) {
@@ -340,7 +346,8 @@ static int load_claim(struct loader *l, struct fl_reader *r)
     claim->model.request_id = request_id;
     claim->model.mode = mode & 3;
     claim->model.is_wait = is_wait;
-    claim->model.since_ms = since_ms & (UINT64_MAX >> 3);
+    claim->model.since_ms = since_ms & SINCE_MS_MAX;
+    claim->model.asker = asker;
     claim->model.lock = l->lock;
     claim->model.session = (uint32_t)place;
     claim->deadline_ms = is_wait ? number : 0;

@@ -17,6 +17,7 @@ struct fl_unary {
     char *name; /* owned; DESCRIBE */
     struct fl_session_id session;
     uint64_t request_id;
+    uint16_t asker; /* ACQUIRE: tells this call from others for the same request */
     uint8_t type;
     bool is_own_request_id;
     struct gather *gather; /* STATUS of all nodes */
@@ -103,6 +104,7 @@ static void abandon(struct fl_unary *unary)
         request.type = FL_REQ_CANCEL;
         request.request_id = unary->request_id;
         request.abandon = true;
+        request.asker = unary->asker;
     }
     if (!FL_BUG(GATEWAY_KEEPS_ABANDONED))
         fl_router_post(unary->gateway->router, now_ms(unary), &request);
@@ -229,6 +231,8 @@ static void complete(struct fl_unary *unary, struct fl_request *request, const c
 {
     if (request->type == FL_REQ_OPEN_SESSION)
         request->session = fl_gateway__new_session_id();
+    if (request->type == FL_REQ_ACQUIRE)
+        request->asker = unary->asker = (uint16_t)(1 + fl_gateway__new_request_id() % UINT16_MAX);
     if (request->type == FL_REQ_ACQUIRE && request->request_id == 0) {
         request->request_id = fl_gateway__new_request_id();
         unary->is_own_request_id = true;

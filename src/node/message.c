@@ -19,7 +19,8 @@ enum field {
     F_FLAGS = 1 << 9,
     F_FROM_INDEX = 1 << 10,
     F_NODE_ID = 1 << 11,
-    F_WHO = 1 << 12, /* actor, reason */
+    F_WHO = 1 << 12,   /* actor, reason */
+    F_ASKER = 1 << 13, /* only if there is one: a bit of mode, or of the flags, says so */
 };
 
 static const uint32_t request_fields[] = {
@@ -28,9 +29,9 @@ static const uint32_t request_fields[] = {
     [FL_REQ_KEEP_ALIVE] = F_SESSION,
     [FL_REQ_CLOSE_SESSION] = F_SESSION,
     [FL_REQ_DETACH] = F_SESSION | F_FLAGS,
-    [FL_REQ_ACQUIRE] = F_SESSION | F_REQUEST_ID | F_NAME | F_MODE | F_WAIT,
+    [FL_REQ_ACQUIRE] = F_SESSION | F_REQUEST_ID | F_NAME | F_MODE | F_WAIT | F_ASKER,
     [FL_REQ_RELEASE] = F_SESSION | F_NAME | F_TOKEN,
-    [FL_REQ_CANCEL] = F_SESSION | F_REQUEST_ID | F_FLAGS,
+    [FL_REQ_CANCEL] = F_SESSION | F_REQUEST_ID | F_FLAGS | F_ASKER,
     [FL_REQ_DESCRIBE] = F_NAME | F_MAX | F_FLAGS,
     [FL_REQ_LIST] = F_NAME | F_AFTER | F_MAX | F_FLAGS,
     [FL_REQ_SESSIONS] = F_SESSION | F_MAX | F_FLAGS,
@@ -45,13 +46,21 @@ static const uint32_t request_fields[] = {
     [FL_REQ_REMOVE_NODE] = F_NODE_ID,
 };
 
-enum { FLAG_ABANDON = 1, FLAG_STALE_OK = 2, FLAG_RELEASE = 4, FLAG_PREFIX = 8, FLAGS_ALL = 15 };
+enum {
+    FLAG_ABANDON = 1,
+    FLAG_STALE_OK = 2,
+    FLAG_RELEASE = 4,
+    FLAG_PREFIX = 8,
+    FLAG_ASKER = 16,
+    FLAGS_ALL = 31
+};
+enum { MODE_ASKER = 0x80 };
 
 static uint8_t flags_of(const struct fl_request *q)
 {
     return (uint8_t)((q->abandon ? FLAG_ABANDON : 0) | (q->stale_ok ? FLAG_STALE_OK : 0) |
                      (q->release_on_disconnect ? FLAG_RELEASE : 0) |
-                     (q->is_prefix ? FLAG_PREFIX : 0));
+                     (q->is_prefix ? FLAG_PREFIX : 0) | (q->asker != 0 ? FLAG_ASKER : 0));
 }
 
 void fl_request_encode(struct fl_buf *buf, const struct fl_request *q)
@@ -73,7 +82,7 @@ void fl_request_encode(struct fl_buf *buf, const struct fl_request *q)
     if (fields & F_TOKEN)
         fl_buf_put_varint(buf, q->token);
     if (fields & F_MODE) {
-        fl_buf_put_u8(buf, (uint8_t)q->mode);
+        fl_buf_put_u8(buf, (uint8_t)(q->mode | (q->asker != 0 ? MODE_ASKER : 0)));
         fl_buf_put_varint(buf, q->limit);
     }
     if (fields & F_WAIT)
@@ -95,11 +104,13 @@ void fl_request_encode(struct fl_buf *buf, const struct fl_request *q)
         fl_buf_put_str(buf, q->actor);
         fl_buf_put_str(buf, q->reason);
     }
+    if ((fields & F_ASKER) && q->asker != 0)
+        fl_buf_put_u16(buf, q->asker);
 }
 
 static void read_fields(struct fl_reader *r, uint32_t fields, struct fl_request *q)
 {
-    uint8_t flags = 0;
+    uint8_t flags = 0, mode = 0;
 
     if (fields & F_SESSION)
         q->session = fl_codec_session(r);
@@ -112,7 +123,8 @@ static void read_fields(struct fl_reader *r, uint32_t fields, struct fl_request 
     if (fields & F_TOKEN)
         q->token = fl_reader_varint(r);
     if (fields & F_MODE) {
-        q->mode = (enum fl_mode)fl_reader_u8(r);
+        mode = fl_reader_u8(r);
+        q->mode = (enum fl_mode)(mode & ~MODE_ASKER);
         q->limit = fl_codec_u32(r);
     }
     if (fields & F_WAIT)
@@ -134,6 +146,8 @@ static void read_fields(struct fl_reader *r, uint32_t fields, struct fl_request 
         q->actor = fl_reader_str(r, FL_MESSAGE_STR_MAX);
         q->reason = fl_reader_str(r, FL_MESSAGE_STR_MAX);
     }
+    if ((fields & F_ASKER) && ((mode & MODE_ASKER) || (flags & FLAG_ASKER)))
+        q->asker = fl_reader_u16(r);
     q->abandon = flags & FLAG_ABANDON;
     q->stale_ok = flags & FLAG_STALE_OK;
     q->release_on_disconnect = flags & FLAG_RELEASE;

@@ -28,9 +28,9 @@ enum fl_request_type {
     FL_REQ_KEEP_ALIVE = 3, /* session */
     FL_REQ_CLOSE_SESSION = 4, /* session */
     FL_REQ_DETACH = 5,    /* session: its stream ended here; with release_on_disconnect: closes */
-    FL_REQ_ACQUIRE = 6,   /* session, request_id, name, mode, limit, wait_ms */
+    FL_REQ_ACQUIRE = 6,   /* session, request_id, name, mode, limit, wait_ms, asker */
     FL_REQ_RELEASE = 7,   /* session, name, token */
-    FL_REQ_CANCEL = 8,    /* session, request_id, abandon */
+    FL_REQ_CANCEL = 8,    /* session, request_id, abandon, asker */
     FL_REQ_DESCRIBE = 9,  /* name, max (waiters), stale_ok */
     FL_REQ_LIST = 10,     /* name (prefix), after, max, stale_ok */
     FL_REQ_SESSIONS = 11, /* after (session), max, stale_ok */
@@ -57,6 +57,7 @@ struct fl_request {
     fl_token token;
     enum fl_mode mode;
     uint32_t limit, wait_ms, ttl_ms, lock_delay_ms, max;
+    uint16_t asker; /* core/command.h */
     bool abandon, stale_ok, release_on_disconnect, is_prefix;
     uint64_t from_index, node_id;
     struct fl_str client, actor, reason;

@@ -57,6 +57,7 @@ static void submit(struct fl_node *node, struct link *link, const struct fl_requ
         .limit = request->limit,
         .wait_ms = request->wait_ms,
         .abandon = request->abandon,
+        .asker = request->asker,
         .client = request->client,
         .ttl_ms = request->ttl_ms,
         .lock_delay_ms = request->lock_delay_ms,

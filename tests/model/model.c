@@ -44,6 +44,7 @@ struct claim {
     struct text name;
     enum fl_mode mode;
     uint32_t limit;
+    uint16_t asker;
     uint64_t order; /* of holds: the token; of waits: the order of arrival */
 };
 
@@ -478,6 +479,7 @@ static void acquire(struct model *m, struct session *s, const struct fl_command 
                             .waits = true,
                             .session = s,
                             .request = c->request_id,
+                            .asker = c->asker,
                             .since_ms = m->now_ms,
                             .deadline_ms = m->now_ms + c->wait_ms,
                             .name = text_of(c->name),
@@ -494,12 +496,13 @@ static void acquire(struct model *m, struct session *s, const struct fl_command 
 
 static void apply_acquire(struct model *m, struct session *s, const struct fl_command *c)
 {
-    const struct claim *claim = claim_of(m, s, c->request_id);
+    struct claim *claim = claim_of(m, s, c->request_id);
     const struct past *past = past_of(s, c->request_id);
 
-    if (claim != NULL && is_same(c, &claim->name, claim->mode, claim->limit))
+    if (claim != NULL && is_same(c, &claim->name, claim->mode, claim->limit)) {
+        claim->asker = c->asker;
         answer_claim(m, c, claim);
-    else if (claim != NULL)
+    } else if (claim != NULL)
         answer(m, c, FL_ANS_REQUEST_REUSED, 0);
     else if (past == NULL)
         acquire(m, s, c);
@@ -551,6 +554,10 @@ static void apply_cancel(struct model *m, struct session *s, const struct fl_com
     if (claim == NULL) {
         if (past_of(s, c->request_id) == NULL)
             remember(s, (struct past){.request = c->request_id, .answer = FL_ANS_CANCELLED});
+        answer(m, c, FL_ANS_NOT_WAITING, 0);
+        return;
+    }
+    if (c->asker != 0 && c->asker != claim->asker) {
         answer(m, c, FL_ANS_NOT_WAITING, 0);
         return;
     }

@@ -81,6 +81,7 @@ static struct fl_command some_command(struct fl_random *random, fl_token last, u
         c.mode = (enum fl_mode)fl_random_between(random, FL_MODE_EXCLUSIVE, FL_MODE_COUNTED);
         c.limit = c.mode == FL_MODE_COUNTED ? (uint32_t)fl_random_between(random, 1, 3) : 0;
         c.wait_ms = fl_random_chance(random, 1, 3) ? 0 : (uint32_t)fl_random_below(random, 150);
+        c.asker = (uint16_t)fl_random_below(random, 3);
         break;
     case FL_CMD_RELEASE:
     case FL_CMD_FORCE_RELEASE:
@@ -90,6 +91,8 @@ static struct fl_command some_command(struct fl_random *random, fl_token last, u
     case FL_CMD_CANCEL:
         c.request_id = fl_random_below(random, 12);
         c.abandon = fl_random_chance(random, 1, 2);
+        if (c.abandon)
+            c.asker = (uint16_t)fl_random_below(random, 3);
         break;
     case FL_CMD_OPEN_SESSION:
         c.client = fl_random_chance(random, 1, 20) ? FL_STR("other") : FL_STR("client");

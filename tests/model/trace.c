@@ -42,6 +42,8 @@ void trace_command(struct fl_buf *text, const struct fl_command *c)
                       FL_STR_ARGS(c->name), fl_mode_text(c->mode), c->limit, c->wait_ms);
     if (c->type == FL_CMD_CANCEL)
         fl_buf_printf(text, "/%llu%s", (number)c->request_id, c->abandon ? " abandon" : "");
+    if (c->asker != 0)
+        fl_buf_printf(text, " by asker %u", c->asker);
     if (c->type == FL_CMD_RELEASE || c->type == FL_CMD_FORCE_RELEASE)
         fl_buf_printf(text, " \"%.*s\" token %llu", FL_STR_ARGS(c->name), (number)c->token);
     if (c->type == FL_CMD_RAISE_TOKEN)

@@ -49,10 +49,19 @@ static const struct {
       .mode = FL_MODE_COUNTED,
       .limit = 200,
       .wait_ms = 30000}},
+    {"command-acquire-asker",
+     {.type = FL_CMD_ACQUIRE,
+      .session = ONE,
+      .request_id = 78,
+      .name = {"jobs/1", 6},
+      .mode = FL_MODE_EXCLUSIVE,
+      .asker = 0xfe01}},
     {"command-release",
      {.type = FL_CMD_RELEASE, .session = ONE, .name = {"jobs/1", 6}, .token = FL_TOKEN_MAX}},
     {"command-cancel",
      {.type = FL_CMD_CANCEL, .session = ONE, .request_id = UINT64_MAX, .abandon = true}},
+    {"command-cancel-asker",
+     {.type = FL_CMD_CANCEL, .session = ONE, .request_id = 78, .abandon = true, .asker = 0xfe01}},
     {"command-force-release",
      {.type = FL_CMD_FORCE_RELEASE,
       .name = {"jobs/1", 6},
@@ -250,6 +259,7 @@ static void commands_are_read_from_the_golden_files(void **state)
         assert_int_equal(got->limit, want->limit);
         assert_int_equal(got->wait_ms, want->wait_ms);
         assert_int_equal(got->abandon, want->abandon);
+        assert_int_equal(got->asker, want->asker);
         assert_true(fl_str_equal(got->client, want->client));
         assert_int_equal(got->ttl_ms, want->ttl_ms);
         assert_int_equal(got->lock_delay_ms, want->lock_delay_ms);

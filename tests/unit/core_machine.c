@@ -226,6 +226,30 @@ static void a_cancel_leaves_the_queue_or_loses(void **state)
                   "d1:not-waiting d1:cancelled");
 }
 
+/* C02, T1: who gave a call up and asked again elsewhere holds what the second call was told,
+ * however late the first gateway cancels. */
+static void giving_up_one_call_leaves_what_another_asked_for(void **state)
+{
+    struct story *s = *state;
+    struct fl_command cancel = {
+        .type = FL_CMD_CANCEL, .session = who('a'), .request_id = 1, .abandon = true, .asker = 7};
+    struct fl_command again = {.type = FL_CMD_ACQUIRE,
+                               .session = who('a'),
+                               .request_id = 1,
+                               .name = FL_STR("L"),
+                               .mode = FL_MODE_EXCLUSIVE,
+                               .asker = 7};
+
+    run(s, again);
+    again.asker = 8;
+    run(s, again);
+    run(s, cancel);
+    cancel.asker = 8;
+    run(s, cancel);
+    assert_string_equal(s->trace, "a1:grant=1 a1:granted a1:granted a1:not-waiting a1:hold-end "
+                                  "a1:cancelled");
+}
+
 /* C32: one kind at a time; free again, the name takes another, and tokens still rise. */
 static void a_name_is_of_one_kind_until_idle(void **state)
 {
@@ -378,6 +402,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_dead_are_never_granted, begin, end),
         cmocka_unit_test_setup_teardown(a_wait_ends_at_its_deadline_in_log_time, begin, end),
         cmocka_unit_test_setup_teardown(a_cancel_leaves_the_queue_or_loses, begin, end),
+        cmocka_unit_test_setup_teardown(giving_up_one_call_leaves_what_another_asked_for, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(a_name_is_of_one_kind_until_idle, begin, end),
         cmocka_unit_test_setup_teardown(lock_delay_closes_a_name_after_an_expiry_only, begin, end),
         cmocka_unit_test(random_commands_keep_the_invariants),

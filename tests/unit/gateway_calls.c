@@ -96,6 +96,9 @@ static void a_call_that_is_given_up_is_abandoned_at_the_leader(void **state)
         call_gone(call, whys[i]);
         assert_true(rig_last(&rig, FL_REQ_CANCEL)->request.abandon);
         assert_int_equal(rig_last(&rig, FL_REQ_CANCEL)->request.request_id, 11);
+        assert_int_not_equal(rig_last(&rig, FL_REQ_CANCEL)->request.asker, 0);
+        assert_int_equal(rig_last(&rig, FL_REQ_CANCEL)->request.asker,
+                         rig.requests[0].request.asker);
         assert_true(
             fl_session_id_equal(rig_last(&rig, FL_REQ_CANCEL)->request.session, SESSION_ID));
         /* The grant that crosses it finds nobody. */

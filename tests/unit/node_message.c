@@ -27,6 +27,7 @@ static struct fl_request full_request(enum fl_request_type type)
         .lock_delay_ms = 15000,
         .max = 100,
         .abandon = true,
+        .asker = 0xfe01,
         .stale_ok = true,
         .release_on_disconnect = true,
         .is_prefix = true,
@@ -88,14 +89,14 @@ static void requests_about_names_arrive_as_sent(void **state)
     assert_true(fl_session_id_equal(q.session, SESSION));
     assert_true(q.request_id == UINT64_MAX && q.wait_ms == UINT32_MAX);
     assert_str(q.name, "invoice/INV-55102");
-    assert_true(q.mode == FL_MODE_COUNTED && q.limit == FL_LIMIT_MAX);
+    assert_true(q.mode == FL_MODE_COUNTED && q.limit == FL_LIMIT_MAX && q.asker == 0xfe01);
     fl_buf_clear(&buf);
     q = travelled(FL_REQ_RELEASE, &buf);
     assert_true(fl_session_id_equal(q.session, SESSION) && q.token == FL_TOKEN_MAX);
     assert_str(q.name, "invoice/INV-55102");
     fl_buf_clear(&buf);
     q = travelled(FL_REQ_CANCEL, &buf);
-    assert_true(q.request_id == UINT64_MAX && q.abandon);
+    assert_true(q.request_id == UINT64_MAX && q.abandon && q.asker == 0xfe01);
     fl_buf_clear(&buf);
     q = travelled(FL_REQ_LIST, &buf);
     assert_str(q.after, "invoice/INV-1");
