@@ -27,6 +27,7 @@ sys.path.insert(0, STUBS)
 from fencelock.v1 import admin_pb2, lock_pb2  # noqa: E402
 
 shutil.rmtree(STUBS)
+DAEMON = os.environ.get("FENCELOCK_DAEMON", os.path.join(BIN, "fencelockd"))
 NETBOX = os.environ.get("FENCELOCK_NETBOX", os.path.join(ROOT, "build", "tests", "cluster", "netbox"))
 RHO = 0.01  # clocks may run so much faster or slower
 
@@ -179,7 +180,7 @@ class Bed:
 
     def start(self, i, *more):
         node = self.nodes[i]
-        command = [os.path.join(BIN, "fencelockd"), "--node-id", str(i), "--dir", os.path.join(node.dir, "data"),
+        command = [DAEMON, "--node-id", str(i), "--dir", os.path.join(node.dir, "data"),
                    "--cluster", "bed", "--listen", f"{self.hosts[i]}:{self.grpc_ports[i]}",
                    "--peer-listen", f"{self.hosts[i]}:{self.peer_ports[i]}"]
         for j in self.nodes:

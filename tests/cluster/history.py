@@ -220,7 +220,9 @@ def first_come_first_served(name):
     for read_op in (d for d in name.describes if d.result == "ok" and d.waiters):
         queue = []
         for client in read_op.waiters:
-            asked = [a for a in by_client[client] if a.inv < read_op.ret and a.ret > read_op.inv]
+            # What is unknown may stand in the queue still, and it may be that one who is shown.
+            asked = [a for a in by_client[client] if a.inv < read_op.ret and
+                     (a.ret > read_op.inv or a.result in (None, "unknown"))]
             if len(asked) == 1 and asked[0].result == "ok":
                 queue.append(asked[0])
         for a, b in zip(queue, queue[1:]):

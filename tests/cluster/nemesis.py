@@ -17,11 +17,12 @@ SHAPES = {
 
 
 class Nemesis:
-    def __init__(self, bed, seed, start_clients):
-        """`start_clients(tag)` gives a Recorder."""
+    def __init__(self, bed, seed, start_clients, strangers):
+        """`start_clients(tag)` gives a Recorder; `strangers` is one, which is left to run."""
         self.bed, self.random, self.start_clients = bed, random.Random(seed), start_clients
         self.done = collections.Counter()
         self.tags = iter("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+        self.strangers = strangers
         self.clients = [start_clients(next(self.tags)) for _ in range(2)]
         self.faults = [self.kill_one, self.kill_two, self.kill_all, self.stop_one, self.stop_two, self.part, self.one_way,
                        self.bad_network, self.stop_clients, self.kill_clients, self.cut_clients]
@@ -124,7 +125,10 @@ class Nemesis:
         """Everything is mended, and the clients read everything once more."""
         self.bed.heal()
         self.bed.leader()
-        for clients in self.clients:
+        for clients in self.everybody():
             clients.finish()
+
+    def everybody(self):
+        return [*self.clients, self.strangers]
 
 

@@ -1,22 +1,24 @@
-"""Runs `load` beside a cluster and collects its history, line by line as it comes (history.py tells the form)."""
+"""Runs `load` or strangers.py beside a cluster and collects its history, line by line as it comes (history.py tells the form)."""
 import os
 import signal
 import subprocess
+import sys
 import threading
 
 from bed import now
 from cluster import ROOT, wait_for
 
 LOAD = os.environ.get("FENCELOCK_LOAD", os.path.join(ROOT, "build", "tests", "cluster", "load"))
+STRANGERS = (sys.executable, os.path.join(ROOT, "tests", "cluster", "strangers.py"))
 
 
 class Recorder:
     """One process with many clients. `lines` may be shared by several, whose tags differ."""
 
-    def __init__(self, bed, tag, lines, host=None, on_line=None, **options):
+    def __init__(self, bed, tag, lines, program=(LOAD,), host=None, on_line=None, **options):
         self.tag, self.lines, self.on_line = tag, lines, on_line
         self.is_ready = self.is_settled = False
-        command = [LOAD, "--endpoints", bed.endpoints(), "--tag", tag]
+        command = [*program, "--endpoints", bed.endpoints(), "--tag", tag]
         for name, value in options.items():
             command += [f"--{name}", str(value)]
         self.process = subprocess.Popen(bed.host_command(host, command) if host else command, stdin=subprocess.PIPE,
