@@ -106,6 +106,43 @@ class Installed(unittest.TestCase):
         self.assertEqual(set(exported), promised)
         self.assertEqual(set(exported.values()), {"FENCELOCK_0.1"})
 
+    def commands(self):
+        said = output_of(os.path.join(self.prefix, "bin", "fencelock"), "--help")
+        return re.findall(r"^  ([a-z][a-z-]+) {2,}", said, re.MULTILINE)
+
+    def test_each_command_has_its_page_with_every_option(self):
+        pages = {}
+        for folder, _, files in os.walk(os.path.join(self.prefix, "share", "man")):
+            for name in files:
+                with open(os.path.join(folder, name)) as file:
+                    pages[name] = file.read().replace("\\-", "-")
+        self.assertGreater(len(self.commands()), 10)
+        self.assertEqual(set(pages), {"fencelock.1", "fencelockd.8"} | {f"fencelock-{name}.1" for name in self.commands()})
+        for name in self.commands():
+            said = output_of(os.path.join(self.prefix, "bin", "fencelock"), name, "--help")
+            for option in re.findall(r"^  (--[a-z-]+)", said, re.MULTILINE):
+                self.assertIn(f".B {option}", pages[f"fencelock-{name}.1"])
+            self.assertIn(f"fencelock-{name}", pages["fencelock.1"])
+
+    def complete(self, env, *words):
+        """What bash would offer for the last word."""
+        script = """. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _fencelock; printf '%s\\n' "${COMPREPLY[@]}" """
+        file = os.path.join(self.prefix, "share", "bash-completion", "completions", "fencelock")
+        return output_of("bash", "-c", script, "bash", file, *words, env=env).split()
+
+    def test_bash_completes_commands_options_and_names(self):
+        with Cluster(nodes=1) as cluster:
+            env = dict(cluster.env, PATH=os.path.join(self.prefix, "bin") + ":" + os.environ["PATH"])
+            self.assertEqual(set(self.complete(env, "fencelock", "")) - {"--help", "--version"}, set(self.commands()))
+            self.assertEqual(self.complete(env, "fencelock", "force"), ["force-release"])
+            self.assertEqual(self.complete(env, "fencelock", "run", "x", "--sh"), ["--shared"])
+            self.assertIn("cat", self.complete(env, "fencelock", "run", "x", "--", "ca"))
+            holder = cluster.start("run", "payout/INV-1", "--", "sh", "-c", "echo held; read _", stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE)
+            self.assertEqual(holder.stdout.readline(), "held\n")
+            self.assertEqual(self.complete(env, "fencelock", "describe", "pay"), ["payout/INV-1"])
+            holder.communicate()
+
     def test_the_programs_are_installed(self):
         for program in ("fencelock", "fencelockd"):
             self.assertIn("0.1.0", output_of(os.path.join(self.prefix, "bin", program), "--version"))
