@@ -196,13 +196,40 @@ void faults_begin(struct world *w)
     timeline_in(&w->time, 800 * MS, on_admin, w, 0);
 }
 
+/* A standby becomes a voter, and does not hear of it. */
+static void promote_unheard(struct world *w, struct world_node *n)
+{
+    struct fl_member_info members[FL_RAFT_SERVERS_MAX];
+    unsigned count = fl_engine_members(n->engine, members, FL_RAFT_SERVERS_MAX);
+
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t id = members[i].id;
+
+        if (members[i].role == FL_MEMBER_VOTER)
+            continue;
+        w->cut[n->id][id] = true;
+        if (fl_engine_promote(n->engine, world_ms(n), id) == FL_OK) {
+            WORLD_STORY(w, "node %u promotes node %u unheard", n->id, (unsigned)id);
+            w->counts.promotions++;
+        }
+        world_touched(n);
+        world_run(w, (uint64_t)w->election_ms * MS / 2);
+        heal(w);
+        return;
+    }
+}
+
 /* Every configuration has three voters, and does without one of them: the leader, if it can be. */
 static void lose_one(struct world *w)
 {
-    struct world_node *n = world_leader(w);
+    struct world_node *n;
 
+    world_run(w, 3 * S); /* time to find a leader */
+    n = world_leader(w);
     if (n == NULL)
         n = &w->nodes[1 + world_below(w, w->n)];
+    else
+        promote_unheard(w, n);
     w->lost = n->id;
     if (n->engine != NULL)
         world_crash(n);
