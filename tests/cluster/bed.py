@@ -99,6 +99,7 @@ class Bed:
         self.dir = tempfile.mkdtemp(prefix="fl-bed-")
         self.options = list(options)
         self.box = None
+        self.is_kept = False
         self.prefix = f"fl{os.getpid()}"
         ids = range(1, nodes + 1)
         if netbox:
@@ -150,7 +151,8 @@ class Bed:
             self.box.stdin.close()
             self.box.stdout.close()
             self.box.wait(30)
-        shutil.rmtree(self.dir, ignore_errors=True)
+        if not self.is_kept:
+            shutil.rmtree(self.dir, ignore_errors=True)
 
     def start_netbox(self, hosts):
         path = os.path.join(self.dir, "box")
@@ -178,7 +180,8 @@ class Bed:
     def host_command(self, host, command):
         return ["ip", "netns", "exec", f"{self.prefix}-{host}", *command] if self.box else command
 
-    def start(self, i, *more):
+    def spawn(self, i, *more):
+        """Starts the process and does not wait for it."""
         node = self.nodes[i]
         command = [DAEMON, "--node-id", str(i), "--dir", os.path.join(node.dir, "data"),
                    "--cluster", "bed", "--listen", f"{self.hosts[i]}:{self.grpc_ports[i]}",
@@ -191,11 +194,20 @@ class Bed:
         with open(os.path.join(node.dir, "log"), "a") as log:
             node.process = subprocess.Popen(self.host_command(i, command + self.options + list(more)),
                                             stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def start(self, i, *more):
+        node = self.nodes[i]
+        self.spawn(i, *more)
         line = node.process.stdout.readline()
         node.process.stdout.close()  # it says no more
         if not line.startswith("ready"):
             node.process.wait(30)
             raise AssertionError(f"node {i} does not start: {self.log(i)[-500:]}")
+
+    def keep(self):
+        """Leaves the directories for a person to look at; where they are."""
+        self.is_kept = True
+        return self.dir
 
     def log(self, i):
         with open(os.path.join(self.nodes[i].dir, "log")) as log:
