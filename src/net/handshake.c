@@ -29,6 +29,34 @@ void fl_handshake_encode(struct fl_buf *buf, const struct fl_handshake *handshak
     fl_buf_put_u32(buf, handshake->group_id);
     fl_buf_put_u64(buf, handshake->from);
     fl_buf_put_u64(buf, handshake->to);
+    fl_buf_put_u64(buf, handshake->life);
+    fl_buf_put_u16(buf, handshake->level);
+    fl_buf_put_u8(buf, handshake->verdict);
+    fl_buf_put_str(buf, fl_str_from(handshake->address));
+    fl_buf_put_u8(buf, handshake->n_known);
+    for (unsigned i = 0; i < handshake->n_known; i++) {
+        fl_buf_put_u64(buf, handshake->known[i].id);
+        fl_buf_put_u64(buf, handshake->known[i].life);
+    }
+}
+
+static void read_node_part(struct fl_reader *r, struct fl_handshake *handshake)
+{
+    struct fl_str address;
+
+    handshake->life = fl_reader_u64(r);
+    handshake->level = fl_reader_u16(r);
+    handshake->verdict = fl_reader_u8(r);
+    address = fl_reader_str(r, FL_HANDSHAKE_ADDRESS_MAX);
+    if (!fl_reader_failed(r) && !fl_str_has_control(address))
+        memcpy(handshake->address, address.data, address.len);
+    handshake->n_known = fl_reader_u8(r);
+    if (handshake->n_known > FL_HANDSHAKE_KNOWN_MAX)
+        r->failed = true;
+    for (unsigned i = 0; i < handshake->n_known && !fl_reader_failed(r); i++) {
+        handshake->known[i].id = fl_reader_u64(r);
+        handshake->known[i].life = fl_reader_u64(r);
+    }
 }
 
 int fl_handshake_decode(const void *data, size_t len, struct fl_handshake *ret_handshake)
@@ -49,6 +77,7 @@ int fl_handshake_decode(const void *data, size_t len, struct fl_handshake *ret_h
     handshake.group_id = fl_reader_u32(&r);
     handshake.from = fl_reader_u64(&r);
     handshake.to = fl_reader_u64(&r);
+    read_node_part(&r, &handshake);
     if (fl_reader_end(&r) < 0 || handshake.role < FL_SPEAKS_RAFT ||
         handshake.role > FL_SPEAKS_SNAPSHOT)
         return FL_E_PROTOCOL;

@@ -17,6 +17,10 @@ enum fl_handshake_role {
     FL_SPEAKS_SNAPSHOT = 3, /* a node that sends a snapshot */
 };
 
+/* Nodes tell each other whom they know: as many as a cluster has members. */
+#define FL_HANDSHAKE_KNOWN_MAX   32
+#define FL_HANDSHAKE_ADDRESS_MAX 255
+
 struct fl_handshake {
     uint16_t version;
     enum fl_handshake_role role;
@@ -24,6 +28,15 @@ struct fl_handshake {
     uint32_t group_id;
     uint64_t from; /* node id; a gateway's is 0 */
     uint64_t to;   /* the node that it wants; 0 in the answer to a gateway */
+    /* A node's; zero and empty from a gateway. */
+    uint64_t life;   /* of its directory: raft/store.h */
+    uint16_t level;  /* the newest formats that it knows */
+    uint8_t verdict; /* in an answer: 0, or why the other is refused (enum fl_peer_verdict) */
+    char address[FL_HANDSHAKE_ADDRESS_MAX + 1]; /* where others dial it */
+    uint8_t n_known;
+    struct fl_handshake_known {
+        uint64_t id, life;
+    } known[FL_HANDSHAKE_KNOWN_MAX];
 };
 
 /* The id of a cluster from its name: the same on every node. */

@@ -20,9 +20,14 @@
 #define MEMBER_ADDRESS_MAX 255
 #define MEMBERS_MAX        FL_ARRAY_LEN(((struct fl_status_info *)0)->members)
 
+static void draw(uint64_t *out, size_t size)
+{
+    FL_REQUIRE(getrandom(out, size, 0) == (ssize_t)size);
+}
+
 void fl_member__fresh_hash_key(uint64_t ret_key[2])
 {
-    FL_REQUIRE(getrandom(ret_key, 2 * sizeof *ret_key, 0) == (ssize_t)(2 * sizeof *ret_key));
+    draw(ret_key, 2 * sizeof *ret_key);
 }
 
 void fl_member__wake(struct fl_member *m)
@@ -184,6 +189,8 @@ static int node_change_members(void *ctx, enum fl_request_type type, uint64_t no
         if (fl_engine_members(m->engine, members, MEMBERS_MAX) >= MEMBERS_MAX ||
             address.len > MEMBER_ADDRESS_MAX)
             return FL_E_INVALID;
+        if (fl_store_is_removed(m->store, node_id))
+            return FL_E_EXISTS;
         snprintf(text, sizeof text, "%.*s", FL_STR_ARGS(address));
         return fl_engine_add(m->engine, now_ms, node_id, text);
     case FL_REQ_PROMOTE_NODE:
@@ -219,12 +226,34 @@ static void follow_role(struct fl_member *m, const struct fl_member_event *event
     fl_node_role(m->node, now_ms, event->term, event->is_leader, event->leader_id);
 }
 
+static bool is_among(const struct fl_member_info *members, unsigned n, uint64_t id)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (members[i].id == id)
+            return true;
+    }
+    return false;
+}
+
+/* Whoever was a member and is none any more never comes back under its id. */
+static void use_up_ids(struct fl_member *m, const struct fl_member_info *members, unsigned n)
+{
+    for (unsigned i = 0; i < m->n_members; i++) {
+        if (m->members[i] != m->node_id && !is_among(members, n, m->members[i]))
+            fl_store_remove_peer(m->store, m->members[i]);
+    }
+    m->n_members = n;
+    for (unsigned i = 0; i < n; i++)
+        m->members[i] = members[i].id;
+}
+
 static void tell_members(struct fl_member *m, const struct fl_member_info *members, unsigned n)
 {
     uint64_t index = fl_engine_members_index(m->engine);
 
     if (index == 0 || index == m->members_index)
         return;
+    use_up_ids(m, members, n);
     m->members_index = index;
     fl_buf_clear(&m->scratch);
     for (unsigned i = 0; i < n; i++) {
@@ -237,15 +266,6 @@ static void tell_members(struct fl_member *m, const struct fl_member_info *membe
     }
     fl_node_set_members(m->node, index,
                         (struct fl_str){(const char *)m->scratch.data, m->scratch.len});
-}
-
-static bool is_among(const struct fl_member_info *members, unsigned n, uint64_t id)
-{
-    for (unsigned i = 0; i < n; i++) {
-        if (members[i].id == id)
-            return true;
-    }
-    return false;
 }
 
 /* Members come and go by the log: whoever is in the configuration is dialled, nobody else. A node
@@ -445,7 +465,67 @@ static void on_accepted(void *ctx, const struct fl_handshake *theirs, struct fl_
         fl_member__accept_snapshot(m, theirs->from, c);
 }
 
+static uint8_t on_meet(void *ctx, const struct fl_handshake *theirs)
+{
+    struct fl_member *m = ctx;
+
+    for (unsigned i = 0; i < theirs->n_known; i++) {
+        if (theirs->known[i].id != m->node_id)
+            (void)fl_store_meet_peer(m->store, theirs->known[i].id, theirs->known[i].life);
+    }
+    /* A node that joins learns so where its leader is, to answer it. */
+    if (theirs->role == FL_SPEAKS_RAFT && theirs->address[0] != '\0' && m->engine != NULL &&
+        fl_engine_members(m->engine, NULL, 0) == 0 &&
+        fl_transport_address(m->transport, theirs->from) == NULL)
+        fl_transport_set_peer(m->transport, theirs->from, theirs->address);
+    return (uint8_t)fl_store_meet_peer(m->store, theirs->from, theirs->life);
+}
+
+static void on_introduce(void *ctx, struct fl_handshake *ours)
+{
+    const struct fl_member *m = ctx;
+    size_t n;
+    const struct fl_known_peer *peers = fl_store_known_peers(m->store, &n);
+
+    ours->life = fl_store_life(m->store);
+    snprintf(ours->address, sizeof ours->address, "%s", m->address);
+    for (size_t i = 0; i < n && ours->n_known < FL_HANDSHAKE_KNOWN_MAX; i++) {
+        if (peers[i].life != 0 && !peers[i].is_removed)
+            ours->known[ours->n_known++] = (struct fl_handshake_known){peers[i].id, peers[i].life};
+    }
+}
+
+/* A new directory under a known id would begin another history: it ends before it can. An old one
+ * is not given up for what one other node says. */
+static void on_refused(void *ctx, uint64_t by, uint8_t verdict)
+{
+    struct fl_member *m = ctx;
+
+    if (verdict == FL_PEER_REMOVED) {
+        if (!m->was_refused)
+            fl_warn("member", "node %llu says that this node was removed from the cluster: stop it",
+                    (unsigned long long)by);
+        m->was_refused = true;
+        return;
+    }
+    if (m->is_new || !m->was_refused)
+        fl_error(
+            "member",
+            "node %llu knows node %llu with another directory than ours: if this node lost its "
+            "data, it must not vote under its old id. Remove it from the cluster and add "
+            "another, with --join and a new id",
+            (unsigned long long)by, (unsigned long long)m->node_id);
+    m->was_refused = true;
+    if (!m->is_new)
+        return;
+    fl_store_remove_peer(m->store, m->node_id); /* nor ever later */
+    exit(EXIT_FAILURE);
+}
+
 static const struct fl_transport_ops transport_ops = {
+    .meet = on_meet,
+    .introduce = on_introduce,
+    .refused = on_refused,
     .message = on_message,
     .accepted = on_accepted,
 };
@@ -494,8 +574,11 @@ static int open_store(struct fl_member *m, const struct fl_member_config *config
     int r;
 
     memcpy(store_config.identity.cluster_id, m->cluster_id, sizeof m->cluster_id);
+    draw(&store_config.identity.life, sizeof store_config.identity.life);
     r = fl_store_open(&store_config, ret_recovered, &m->store, &fault);
-    if (r == FL_OK && ret_recovered->is_new) {
+    if (r == FL_OK)
+        m->is_new = ret_recovered->is_new;
+    if (m->is_new) {
         fl_store_recovered_deinit(ret_recovered);
         if (!config->bootstrap && !config->join) {
             fl_store_close(m->store);
@@ -521,6 +604,13 @@ static int open_store(struct fl_member *m, const struct fl_member_config *config
         store_config.wake = wake_from_store;
         store_config.ctx = m;
         r = fl_store_open(&store_config, ret_recovered, &m->store, &fault);
+    }
+    if (r == FL_OK && fl_store_is_removed(m->store, config->node_id)) {
+        snprintf(why, 512,
+                 "%s was refused by the cluster, which knows node %llu with another directory: add "
+                 "this node with an empty directory, --join and a new id",
+                 config->directory, (unsigned long long)config->node_id);
+        return FL_E_WRONG_PEER;
     }
     if (r < 0)
         snprintf(why, 512, "%.400s (%s)", fault.text[0] != '\0' ? fault.text : config->directory,
@@ -626,6 +716,7 @@ int fl_member_new(struct fl_loop *loop, const struct fl_member_config *user_conf
     m->loop = loop;
     m->node_id = config.node_id;
     m->version = fl_xstrdup(config.version);
+    m->address = fl_xstrdup(own_address(&config));
     m->snapshot_every = config.snapshot_every != 0 ? config.snapshot_every : SNAPSHOT_EVERY_DEFAULT;
     m->work = FL_TURN_HOOK_INIT(do_work);
     m->timer = FL_TIMER_INIT(on_timer);
@@ -673,6 +764,7 @@ static void free_memory(uv_handle_t *handle)
     fl_buf_deinit(&m->scratch);
     free(m->events);
     free(m->version);
+    free(m->address);
     free(m);
     if (done != NULL)
         done(ctx);

@@ -39,7 +39,11 @@ struct fl_member {
     uv_async_t store_wake;
     uint64_t status_due_ms;
     uint64_t members_index; /* of the change that gateways were told of */
-    bool was_member;
+    bool was_member, was_refused;
+    bool is_new;          /* nothing of this cluster was in the directory when it was opened */
+    uint64_t members[16]; /* as of that change */
+    unsigned n_members;
+    char *address; /* where others dial us */
     struct fl_buf scratch;
 
     struct fl_map links; /* struct link by id */

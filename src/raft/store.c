@@ -114,6 +114,7 @@ void fl_store__free(struct fl_store *store)
     if (store->lock >= 0)
         store->files.disk->close(store->files.disk, store->lock);
     fl_snapshot_shelf__deinit(&store->shelf);
+    fl_peers_file__close(&store->peers);
     fl_batch__deinit(&store->queued);
     fl_batch__deinit(&store->batch);
     while (completions->head < completions->n)

@@ -28,6 +28,9 @@ struct fl_store_identity {
     uint8_t cluster_id[16];
     uint32_t group_id;
     uint64_t node_id;
+    /* Drawn when a directory is made, and kept in it: an empty directory under a known id is seen
+     * to be another one. Not part of what the checksums bind. */
+    uint64_t life;
 };
 
 /* Why opening failed, for a person: the file, the offset, what is wrong and what to do. */
@@ -95,6 +98,28 @@ void fl_store_reset(struct fl_store *store, uint64_t next_index);
 /* Whether grants must be refused: less than the reserve is left, or a write hit a full disk and
  * waits. It heals by itself when space returns. */
 bool fl_store_is_full(const struct fl_store *store);
+
+/* --- Whom this node knows (store_peers.c): the life of each other node's directory as first heard
+ * of, and which ids are used up. Kept, so that a node that lost its data is not taken for itself.
+ * --- */
+
+enum fl_peer_verdict {
+    FL_PEER_WELCOME = 0,
+    FL_PEER_STRANGER = 1, /* known with another life: it lost its data, and must not vote */
+    FL_PEER_REMOVED = 2,  /* was a member, and is none any more */
+};
+struct fl_known_peer {
+    uint64_t id, life; /* 0: not heard of */
+    bool is_removed;
+};
+uint64_t fl_store_life(const struct fl_store *store);
+/* Remembers it when its life was not known. Durable when it returns, unless the disk is full. */
+enum fl_peer_verdict fl_store_meet_peer(struct fl_store *store, uint64_t id, uint64_t life);
+/* Its id is used up. */
+void fl_store_remove_peer(struct fl_store *store, uint64_t id);
+bool fl_store_is_removed(const struct fl_store *store, uint64_t id);
+/* Borrowed until the next of these calls. */
+const struct fl_known_peer *fl_store_known_peers(const struct fl_store *store, size_t *ret_n);
 
 /* --- Snapshot files: written beside, then renamed, then the directory synced. The last two are
  * kept. --- */

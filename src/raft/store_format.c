@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/bugs.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -19,6 +20,7 @@ static const char identity_magic[8] = "FLIDENT";
 static const char vote_magic[8] = "FLVOTE";
 static const char segment_magic[8] = "FLSEGM";
 static const char snapshot_magic[8] = "FLSNAP";
+static const char peers_magic[8] = "FLPEERS";
 
 static void head_encode(uint8_t *out, const char magic[8], const struct fl_store_identity *identity)
 {
@@ -74,6 +76,7 @@ void fl_format_identity_encode(const struct fl_store_identity *identity,
 {
     memset(out, 0, FL_IDENTITY_SIZE);
     head_encode(out, identity_magic, identity);
+    fl_format_store_u64(out + AT_REST, identity->life);
     seal(out, FL_IDENTITY_SIZE, 0);
 }
 
@@ -87,6 +90,46 @@ int fl_format_identity_decode(const uint8_t data[FL_IDENTITY_SIZE],
     memcpy(ret_identity->cluster_id, data + AT_CLUSTER, 16);
     ret_identity->group_id = fl_format_load_u32(data + AT_GROUP);
     ret_identity->node_id = fl_format_load_u64(data + AT_NODE);
+    ret_identity->life = fl_format_load_u64(data + AT_REST);
+    return 0;
+}
+
+void fl_format_peers_encode(const struct fl_store_identity *identity,
+                            const struct fl_known_peer *peers, size_t n, struct fl_buf *out)
+{
+    uint8_t head[FL_PEERS_HEADER_SIZE];
+
+    head_encode(head, peers_magic, identity);
+    fl_format_store_u32(head + AT_REST, (uint32_t)n);
+    fl_buf_put(out, head, sizeof head);
+    for (size_t i = 0; i < n; i++) {
+        fl_buf_put_u64(out, peers[i].id);
+        fl_buf_put_u64(out, peers[i].life);
+        fl_buf_put_u8(out, peers[i].is_removed);
+    }
+    fl_buf_put_u32(out, fl_crc32c(fl_format_seed(identity), out->data, out->len));
+}
+
+int fl_format_peers_decode(const struct fl_store_identity *identity, const uint8_t *data,
+                           size_t size, struct fl_known_peer **ret_peers, size_t *ret_n)
+{
+    size_t n;
+
+    if (size < FL_PEERS_HEADER_SIZE + 4 || head_fault(data, peers_magic, identity) != NULL ||
+        !is_sealed(data, size, fl_format_seed(identity)))
+        return FL_E_CORRUPT;
+    n = fl_format_load_u32(data + AT_REST);
+    if (size != FL_PEERS_HEADER_SIZE + n * FL_PEERS_ENTRY_SIZE + 4)
+        return FL_E_CORRUPT;
+    *ret_peers = fl_xcalloc(n, sizeof **ret_peers);
+    *ret_n = n;
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *entry = data + FL_PEERS_HEADER_SIZE + i * FL_PEERS_ENTRY_SIZE;
+
+        (*ret_peers)[i] = (struct fl_known_peer){.id = fl_format_load_u64(entry),
+                                                 .life = fl_format_load_u64(entry + 8),
+                                                 .is_removed = entry[16] != 0};
+    }
     return 0;
 }
 

@@ -43,6 +43,15 @@ void fl_format_identity_encode(const struct fl_store_identity *identity,
 int fl_format_identity_decode(const uint8_t data[FL_IDENTITY_SIZE],
                               struct fl_store_identity *ret_identity);
 
+/* --- peers: whom the node knows; FL_E_CORRUPT --- */
+#define FL_PEERS_HEADER_SIZE 44u
+#define FL_PEERS_ENTRY_SIZE  17u
+void fl_format_peers_encode(const struct fl_store_identity *identity,
+                            const struct fl_known_peer *peers, size_t n, struct fl_buf *out);
+/* *ret_peers is malloc'ed. */
+int fl_format_peers_decode(const struct fl_store_identity *identity, const uint8_t *data,
+                           size_t size, struct fl_known_peer **ret_peers, size_t *ret_n);
+
 /* --- vote --- */
 struct fl_vote {
     uint64_t serial, term, voted_for;

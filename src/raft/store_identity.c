@@ -33,7 +33,7 @@ static int compare(const struct fl_store_files *files, const struct fl_store_ide
                             files->directory, theirs, ours);
 }
 
-int fl_store__identity_check(const struct fl_store_files *files, struct fl_store_fault *fault)
+int fl_store__identity_check(struct fl_store_files *files, struct fl_store_fault *fault)
 {
     struct fl_store_identity found;
     uint8_t data[FL_IDENTITY_SIZE];
@@ -57,7 +57,10 @@ int fl_store__identity_check(const struct fl_store_files *files, struct fl_store
     if (r < 0)
         return fl_store__refuse(fault, r, "%s/identity, offset 0: damaged (checksum); %s",
                                 files->directory, FL_STORE_REMEDY);
-    return compare(files, &found, fault);
+    r = compare(files, &found, fault);
+    if (r == 0)
+        files->identity.life = found.life;
+    return r;
 }
 
 int fl_store__identity_write(const struct fl_store_files *files, struct fl_store_fault *fault)

@@ -5,9 +5,9 @@
 
 #include "raft/store_files.h"
 
-/* 0 when it is there and ours; FL_E_NOT_FOUND (no fault is set); FL_E_WRONG_PEER; FL_E_CORRUPT;
- * FL_E_VERSION; or what reading it gave. */
-int fl_store__identity_check(const struct fl_store_files *files, struct fl_store_fault *fault);
+/* 0 when it is there and ours, with its life in `files`; FL_E_NOT_FOUND (no fault is set);
+ * FL_E_WRONG_PEER; FL_E_CORRUPT; FL_E_VERSION; or what reading it gave. */
+int fl_store__identity_check(struct fl_store_files *files, struct fl_store_fault *fault);
 /* Durable when it returns, and so are the names of the other files in the directory. */
 int fl_store__identity_write(const struct fl_store_files *files, struct fl_store_fault *fault);
 

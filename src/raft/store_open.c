@@ -323,6 +323,8 @@ static int open_files(struct opening *o, const struct fl_store_config *config)
     if (r == 0)
         r = recover(o);
     if (r == 0)
+        r = fl_peers_file__open(&o->store->files, &o->store->peers, o->fault);
+    if (r == 0)
         r = open_reserve(o, config->reserve_bytes != 0 ? config->reserve_bytes
                                                        : RESERVE_BYTES_DEFAULT);
     return r;

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "raft/store_log.h"
+#include "raft/store_peers.h"
 #include "raft/store_reserve.h"
 #include "raft/store_snapshot.h"
 #include "raft/store_vote.h"
@@ -45,6 +46,7 @@ struct fl_store {
     /* The owner's. */
     struct fl_vote_file vote;
     struct fl_snapshot_shelf shelf;
+    struct fl_peers_file peers;
     uint64_t queued_next; /* index after the last entry queued */
 
     /* Between owner and thread. */

@@ -9,12 +9,16 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "raft/store.h"
 
 #define CONNECT_TIMEOUT_MS  2000
 #define GREETING_TIMEOUT_MS 5000
 #define BACKOFF_MIN_MS      50
 #define BACKOFF_MAX_MS      1000
 /* What a slow peer may have us keep: a few full messages. Beyond it messages are dropped. */
+#define REFUSED_TIMEOUT_MS 1000
+/* And is told again in the log. */
+#define REFUSED_EVERY_MS 10000
 #define OUTPUT_BYTES_MAX (8u * 1024 * 1024)
 
 /* Where we send to. */
@@ -26,7 +30,7 @@ struct peer {
     struct fl_framed *connection;
     bool is_greeted, is_dropped;
     unsigned backoff_ms;
-    bool was_warned; /* one line per outage, not one per attempt */
+    bool was_warned, was_refused; /* one line per outage, not one per attempt */
     struct fl_timer redial;
 };
 
@@ -35,7 +39,8 @@ struct guest {
     struct fl_list link;
     struct fl_transport *transport;
     struct fl_framed *connection;
-    uint64_t from; /* 0 until greeted */
+    uint64_t from;   /* 0 until greeted */
+    bool is_refused; /* it is left the time to read why */
 };
 
 struct fl_transport {
@@ -46,6 +51,7 @@ struct fl_transport {
     struct fl_framed_listener *listener;
     struct fl_list peers, guests;
     struct fl_random random;
+    uint64_t refused, refused_ms; /* who was refused last, and when that was told */
     bool is_closing;
     void (*done)(void *ctx);
     void *done_ctx;
@@ -64,8 +70,8 @@ static void finish_close(struct fl_transport *t)
     done(ctx);
 }
 
-void fl_transport_greet(const struct fl_transport *t, struct fl_framed *c,
-                        enum fl_handshake_role role, uint64_t to)
+static void greet(const struct fl_transport *t, struct fl_framed *c, enum fl_handshake_role role,
+                  uint64_t to, uint8_t verdict)
 {
     struct fl_handshake ours = {
         .version = FL_HANDSHAKE_VERSION,
@@ -73,14 +79,36 @@ void fl_transport_greet(const struct fl_transport *t, struct fl_framed *c,
         .group_id = t->config.group_id,
         .from = t->config.node_id,
         .to = to,
+        .verdict = verdict,
     };
     struct fl_buf buf = FL_BUF_INIT;
 
     memcpy(ours.cluster_id, t->config.cluster_id, sizeof ours.cluster_id);
+    t->ops->introduce(t->ctx, &ours);
     fl_handshake_encode(&buf, &ours);
     (void)fl_framed_send(c, buf.data,
                          buf.len); /* an empty queue takes it, or the connection is gone */
     fl_buf_deinit(&buf);
+}
+
+void fl_transport_greet(const struct fl_transport *t, struct fl_framed *c,
+                        enum fl_handshake_role role, uint64_t to)
+{
+    greet(t, c, role, to, FL_PEER_WELCOME);
+}
+
+/* A sentence for the log, or NULL. */
+static const char *verdict_text(uint8_t verdict)
+{
+    switch (verdict) {
+    case FL_PEER_WELCOME:
+        return NULL;
+    case FL_PEER_REMOVED:
+        return "it was removed from the cluster: stop it";
+    default:
+        return "its id is known with another directory: a node that lost its data must not vote "
+               "under its old id; remove it, and add another under a new id";
+    }
 }
 
 /* --- Outgoing --- */
@@ -131,11 +159,20 @@ static int peer_on_frame(struct fl_framed *c, void *ctx, const uint8_t *data, si
     if (r < 0)
         return r;
     fault = fl_handshake_fault(&theirs, t->config.cluster_id, t->config.node_id, peer->id);
+    if (fault == NULL)
+        fault = verdict_text(t->ops->meet(t->ctx, &theirs));
     if (fault != NULL) {
-        fl_warn("transport", "node %llu at %s is refused: %s; trying again",
-                (unsigned long long)peer->id, peer->address, fault);
+        if (!peer->was_refused)
+            fl_warn("transport", "node %llu at %s is refused: %s; trying again",
+                    (unsigned long long)peer->id, peer->address, fault);
+        peer->was_refused = true;
         return FL_E_WRONG_PEER;
     }
+    if (theirs.verdict != FL_PEER_WELCOME) {
+        t->ops->refused(t->ctx, peer->id, theirs.verdict);
+        return FL_E_WRONG_PEER;
+    }
+    peer->was_refused = false;
     fl_framed_set_idle_timeout(c, 0);
     peer->is_greeted = true;
     peer->backoff_ms = 0;
@@ -195,10 +232,23 @@ static struct peer *find_peer(const struct fl_transport *t, uint64_t id)
     return NULL;
 }
 
+static void close_guests(struct fl_transport *t, uint64_t id, const struct guest *except,
+                         const char *why)
+{
+    FL_LIST_EACH(link, &t->guests)
+    {
+        struct guest *guest = FL_CONTAINER_OF(link, struct guest, link);
+
+        if (guest != except && guest->from == id)
+            fl_framed_close(guest->connection, why);
+    }
+}
+
 void fl_transport_drop_peer(struct fl_transport *t, uint64_t id)
 {
     struct peer *peer = find_peer(t, id);
 
+    close_guests(t, id, NULL, "no longer a member");
     if (peer == NULL)
         return;
     peer->is_dropped = true;
@@ -271,18 +321,6 @@ static void forget_guest(struct guest *guest)
     free(guest);
 }
 
-/* The newest connection of a peer is the one that counts: the older may be half open. */
-static void close_older(struct fl_transport *t, const struct guest *newest)
-{
-    FL_LIST_EACH(link, &t->guests)
-    {
-        struct guest *guest = FL_CONTAINER_OF(link, struct guest, link);
-
-        if (guest != newest && guest->from == newest->from)
-            fl_framed_close(guest->connection, "replaced by a newer connection");
-    }
-}
-
 /* It is up again: waiting for the next attempt would keep half of the connections away. */
 static void dial_back(struct fl_transport *t, uint64_t id)
 {
@@ -295,11 +333,26 @@ static void dial_back(struct fl_transport *t, uint64_t id)
     dial(peer);
 }
 
+/* Whoever is refused dials again and again. */
+static void tell_refused(struct fl_transport *t, struct fl_framed *c,
+                         const struct fl_handshake *theirs, const char *fault)
+{
+    uint64_t now_ms = fl_loop_now_ms(t->loop);
+
+    if (t->refused == theirs->from && now_ms < t->refused_ms + REFUSED_EVERY_MS)
+        return;
+    t->refused = theirs->from;
+    t->refused_ms = now_ms;
+    fl_warn("transport", "node %llu from %s is refused: %s", (unsigned long long)theirs->from,
+            fl_framed_peer(c), fault);
+}
+
 static int greet_guest(struct guest *guest, const uint8_t *data, size_t len)
 {
     struct fl_transport *t = guest->transport;
     struct fl_framed *c = guest->connection;
     struct fl_handshake theirs;
+    uint8_t verdict = FL_PEER_WELCOME;
     const char *fault;
     int r = fl_handshake_decode(data, len, &theirs);
 
@@ -310,21 +363,26 @@ static int greet_guest(struct guest *guest, const uint8_t *data, size_t len)
                                     "gRPC port)");
         return r;
     }
-    fl_transport_greet(t, c, theirs.role, theirs.from);
     fault = fl_handshake_fault(&theirs, t->config.cluster_id, t->config.node_id, 0);
     if (fault == NULL && theirs.group_id != t->config.group_id)
         fault = "it belongs to another group";
     if (fault == NULL && theirs.role != FL_SPEAKS_LINK &&
         (theirs.from == 0 || theirs.from == t->config.node_id))
         fault = "it claims an identity that it cannot have";
-    if (fault != NULL) {
-        fl_warn("transport", "%s is refused: %s", fl_framed_peer(c), fault);
-        return FL_E_WRONG_PEER;
+    if (fault == NULL && theirs.role != FL_SPEAKS_LINK)
+        verdict = t->ops->meet(t->ctx, &theirs);
+    greet(t, c, theirs.role, theirs.from, verdict);
+    if (fault != NULL || verdict != FL_PEER_WELCOME) {
+        tell_refused(t, c, &theirs, fault != NULL ? fault : verdict_text(verdict));
+        guest->is_refused = true;
+        fl_framed_set_idle_timeout(c, REFUSED_TIMEOUT_MS);
+        return FL_OK;
     }
     fl_framed_set_idle_timeout(c, 0);
     if (theirs.role == FL_SPEAKS_RAFT) {
         guest->from = theirs.from;
-        close_older(t, guest);
+        /* The newest connection of a peer is the one that counts: the older may be half open. */
+        close_guests(t, theirs.from, guest, "replaced by a newer connection");
         dial_back(t, theirs.from);
         return FL_OK;
     }
@@ -340,6 +398,8 @@ static int guest_on_frame(struct fl_framed *c, void *ctx, const uint8_t *data, s
     struct fl_transport *t = guest->transport;
 
     (void)c;
+    if (guest->is_refused)
+        return FL_E_WRONG_PEER;
     if (guest->from == 0)
         return greet_guest(guest, data, len);
     return t->ops->message(t->ctx, guest->from, data, len);

@@ -20,6 +20,12 @@ struct fl_transport;
 struct fl_transport_ops {
     /* A message of consensus; borrowed. A negative return closes the connection. */
     int (*message)(void *ctx, uint64_t from, const uint8_t *data, size_t len);
+    /* A node of our cluster greets or answers: enum fl_peer_verdict. */
+    uint8_t (*meet)(void *ctx, const struct fl_handshake *theirs);
+    /* What we say of ourselves beside the identity: life, level, address, whom we know. */
+    void (*introduce)(void *ctx, struct fl_handshake *ours);
+    /* A node refuses us. */
+    void (*refused)(void *ctx, uint64_t by, uint8_t verdict);
     /* A greeted connection of another role: the callee sets its own handler now. */
     void (*accepted)(void *ctx, const struct fl_handshake *theirs, struct fl_framed *c);
 };

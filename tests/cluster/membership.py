@@ -5,6 +5,7 @@ import threading
 import unittest
 
 from bed import Bed, History, Session, now
+from cluster import wait_for
 
 
 class Load:
@@ -136,6 +137,53 @@ class Members(unittest.TestCase):
             self.assertEqual(members(bed, [1])[nobody], "standby")
             bed.tool("node", "remove", str(nobody), *ends)
             self.assertNotIn(nobody, members(bed, [1]))
+
+
+class Wiped(unittest.TestCase):
+    def refused(self, bed, i, *options):
+        """Starts, is told, ends; and the directory is good for nothing any more."""
+        bed.spawn(i, *options)
+        self.assertEqual(bed.nodes[i].process.wait(60), 1)
+        bed.nodes[i].process.stdout.close()
+        self.assertIn("must not vote under its old id", bed.log(i))
+        with self.assertRaisesRegex(AssertionError, "was refused by the cluster"):
+            bed.start(i, *options)
+
+    def test_a_node_that_lost_its_data_never_votes_under_its_id(self):
+        with Bed(nodes=3) as bed:
+            bed.converged()
+            term = bed.statuses(1)[1]["term"]
+            victim = next(i for i in bed.nodes if i != bed.leader())
+            for option in ("--bootstrap", "--join"):
+                bed.kill(victim)
+                bed.wipe(victim)
+                self.refused(bed, victim, option)
+            leader = bed.leader(among=bed.alive())
+            self.assertEqual(bed.statuses(leader)[leader]["term"], term)
+            # Alone, the leader serves nobody: the wiped one does not help it to a majority.
+            other = next(i for i in bed.alive() if i != leader)
+            bed.kill(other)
+            bed.wipe(victim)
+            bed.spawn(victim, "--bootstrap")
+            self.assertEqual(bed.nodes[victim].process.wait(60), 1)
+            bed.start(other)
+            self.assertTrue(Session(bed, ids=bed.alive()).acquire("two/of/three").granted)
+
+    def test_a_removed_node_is_told_and_its_id_is_used_up(self):
+        with Bed(nodes=4) as bed:
+            victim = next(i for i in bed.nodes if i != bed.leader())
+            others = [i for i in bed.nodes if i != victim]
+            ends = ("--endpoints", bed.endpoints(others))
+            bed.tool("node", "remove", str(victim), *ends)
+            wait_for(lambda: "removed from the cluster: stop it" in bed.log(victim), "the removed node to be told")
+            bed.kill(victim)
+            bed.wipe(victim)
+            bed.spawn(victim, "--join")
+            done = bed.tool("node", "add", address(bed, victim), "--wait", "3s", *ends, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("never used again", done.stderr)
+            self.assertNotIn(victim, members(bed, others))
+            bed.nodes[victim].process.stdout.close()
 
 
 class CleanStop(unittest.TestCase):

@@ -225,7 +225,17 @@ static void silence_is_noticed(void **state)
 static void handshakes_tell_strangers_apart(void **state)
 {
     struct fl_handshake ours = {
-        .version = FL_HANDSHAKE_VERSION, .role = FL_SPEAKS_RAFT, .from = 2, .to = 1};
+        .version = FL_HANDSHAKE_VERSION,
+        .role = FL_SPEAKS_RAFT,
+        .from = 2,
+        .to = 1,
+        .life = 77,
+        .level = 3,
+        .verdict = 1,
+        .address = "ten:3363",
+        .n_known = 1,
+        .known = {{5, 55}},
+    };
     struct fl_handshake back;
     uint8_t other[16];
     struct fl_buf buf = FL_BUF_INIT;
@@ -236,6 +246,9 @@ static void handshakes_tell_strangers_apart(void **state)
     fl_handshake_encode(&buf, &ours);
     assert_int_equal(fl_handshake_decode(buf.data, buf.len, &back), FL_OK);
     assert_null(fl_handshake_fault(&back, ours.cluster_id, 1, 2));
+    assert_true(back.life == 77 && back.level == 3 && back.verdict == 1);
+    assert_string_equal(back.address, "ten:3363");
+    assert_true(back.n_known == 1 && back.known[0].id == 5 && back.known[0].life == 55);
     assert_non_null(fl_handshake_fault(&back, other, 1, 2));
     assert_non_null(fl_handshake_fault(&back, ours.cluster_id, 3, 2));
     assert_non_null(fl_handshake_fault(&back, ours.cluster_id, 1, 4));

@@ -236,6 +236,62 @@ static void the_directory_of_another_node_is_refused(void **state)
     assert_int_equal(try_open(w), FL_E_WRONG_PEER);
 }
 
+/* What a node knows of the others survives it; under another life nobody gets in. */
+static void who_was_met_is_remembered_and_nobody_takes_its_place(void **state)
+{
+    struct world *w = *state;
+    uint64_t life;
+
+    w->config.identity.life = 0x5a5a;
+    reopen(w);
+    assert_int_equal(fl_store_meet_peer(w->store, 2, 22), FL_PEER_WELCOME);
+    assert_int_equal(fl_store_meet_peer(w->store, 3, 33), FL_PEER_WELCOME);
+    fl_store_remove_peer(w->store, 3);
+    w->config.identity.life = 0x1234; /* only a new directory takes it */
+    reopen(w);
+    life = fl_store_life(w->store);
+    assert_int_equal(life, 0x5a5a);
+    assert_int_equal(fl_store_meet_peer(w->store, 2, 22), FL_PEER_WELCOME);
+    assert_int_equal(fl_store_meet_peer(w->store, 2, 23), FL_PEER_STRANGER);
+    assert_int_equal(fl_store_meet_peer(w->store, 2, 0), FL_PEER_STRANGER);
+    assert_int_equal(fl_store_meet_peer(w->store, 3, 33), FL_PEER_REMOVED);
+    assert_true(fl_store_is_removed(w->store, 3));
+    assert_false(fl_store_is_removed(w->store, 2));
+}
+
+static void who_was_met_is_refused_when_any_byte_of_it_is_damaged(void **state)
+{
+    struct world *w = *state;
+    char path[200];
+    FILE *file;
+    long size;
+
+    reopen(w);
+    fl_store_meet_peer(w->store, 2, 22);
+    snprintf(path, sizeof path, "%s/peers", w->directory);
+    file = fopen(path, "r+");
+    assert_non_null(file);
+    fseek(file, 0, SEEK_END);
+    size = ftell(file);
+    assert_true(size > 40);
+    for (long at = 0; at < size; at++) {
+        for (int turn = 0; turn < 2; turn++) { /* damaged, then whole again */
+            int byte;
+
+            fseek(file, at, SEEK_SET);
+            byte = fgetc(file);
+            fseek(file, at, SEEK_SET);
+            fputc(byte ^ 0x10, file);
+            fflush(file);
+            if (turn == 0)
+                assert_int_equal(try_open(w), FL_E_CORRUPT);
+        }
+    }
+    assert_non_null(strstr(w->fault.text, "/peers, offset 0"));
+    fclose(file);
+    reopen(w);
+}
+
 /* --- snapshots --- */
 
 static struct fl_snapshot *snapshot_at(struct world *w, uint64_t index, size_t size)
@@ -591,6 +647,8 @@ int main(void)
         STORY(an_entry_larger_than_a_segment_fits),
         STORY(two_processes_cannot_have_it_open),
         STORY(the_directory_of_another_node_is_refused),
+        STORY(who_was_met_is_remembered_and_nobody_takes_its_place),
+        STORY(who_was_met_is_refused_when_any_byte_of_it_is_damaged),
         STORY(a_snapshot_comes_back_with_its_configuration),
         STORY(damage_anywhere_in_a_large_snapshot_is_seen),
         STORY(a_damaged_snapshot_falls_back_to_the_one_before),

@@ -24,6 +24,7 @@ static const struct {
 } files[] = {
     {"store-identity.hex", "identity"},
     {"store-vote.hex", "vote"},
+    {"store-peers.hex", "peers"},
     {"store-segment.hex", "log-00000000000000000001"},
     {"store-snapshot.hex", "snapshot-00000000000000000002"},
 };
@@ -40,7 +41,10 @@ static void world_init(struct world *w)
     snprintf(w->directory, sizeof w->directory, "%s/n1", w->root);
     w->config = (struct fl_store_config){
         .directory = w->directory,
-        .identity = {.cluster_id = "0123456789abcde", .group_id = 7, .node_id = 3},
+        .identity = {.cluster_id = "0123456789abcde",
+                     .group_id = 7,
+                     .node_id = 3,
+                     .life = 0x1122334455667788},
         .segment_bytes = 1024,
         .reserve_bytes = 1024,
         .synchronous = true,
@@ -100,6 +104,8 @@ static void write_store(struct world *w)
     assert_int_equal(fl_snapshot_writer_finish(writer, path), 0);
     assert_int_equal(fl_snapshot_file_commit(store, path, meta), 0);
     fl_snapshot_unref(meta);
+    assert_int_equal(fl_store_meet_peer(store, 1, 0xa1a2a3), FL_PEER_WELCOME);
+    fl_store_remove_peer(store, 9);
     fl_store_close(store);
 }
 
