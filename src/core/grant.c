@@ -117,8 +117,10 @@ static bool promote_waiters(struct fl_machine *m, const struct lock *lock, uint3
             fl_machine_emit_claim(m, FL_EFF_WAIT_END, first, fault);
             fl_claim_end(m, first, FL_ANS_TIMED_OUT, fault);
         } else {
+            uint64_t since_ms = claim->since_ms;
+
             fl_claim_promote(m, first);
-            fl_machine_emit_claim(m, FL_EFF_GRANT, first, FL_CAUSE_NONE);
+            fl_machine_emit_promoted(m, first, m->now_ms > since_ms ? m->now_ms - since_ms : 0);
         }
     }
     return true;

@@ -251,6 +251,8 @@ void fl_machine_emit(struct fl_machine *m, struct fl_effect *effect);
 /* One about a claim. */
 void fl_machine_emit_claim(struct fl_machine *m, enum fl_effect_type type, fl_handle claim,
                            enum fl_cause cause);
+/* A grant to one that has waited. */
+void fl_machine_emit_promoted(struct fl_machine *m, fl_handle claim, uint64_t waited_ms);
 
 /* For tests: a smaller FL_MACHINE_WORK_PER_ENTRY and FL_MACHINE_LOOKS. */
 void fl_machine__set_work(struct fl_machine *m, uint32_t work_per_entry, uint32_t looks);

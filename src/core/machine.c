@@ -34,6 +34,7 @@ static void fill_claim(const struct fl_machine *m, const struct claim *claim,
     effect->limit = claim->mode == FL_MODE_COUNTED ? extra->limit : 0;
     effect->deadline_ms = claim->is_wait ? claim->due->node.key : 0;
     effect->waiters = extra != NULL ? extra->n_waiters : 0;
+    effect->for_ms = m->now_ms > claim->since_ms ? m->now_ms - claim->since_ms : 0;
 }
 
 void fl_machine_emit_claim(struct fl_machine *m, enum fl_effect_type type, fl_handle claim,
@@ -44,6 +45,15 @@ void fl_machine_emit_claim(struct fl_machine *m, enum fl_effect_type type, fl_ha
     fill_claim(m, fl_claim_at(m, claim), &effect);
     if (type == FL_EFF_WAIT_END)
         effect.waiters--; /* it is still in the queue, for its name and place */
+    fl_machine_emit(m, &effect);
+}
+
+void fl_machine_emit_promoted(struct fl_machine *m, fl_handle claim, uint64_t waited_ms)
+{
+    struct fl_effect effect = {.type = FL_EFF_GRANT};
+
+    fill_claim(m, fl_claim_at(m, claim), &effect);
+    effect.for_ms = waited_ms;
     fl_machine_emit(m, &effect);
 }
 

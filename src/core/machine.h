@@ -92,6 +92,8 @@ struct fl_effect {
      * are in it until the name is handed on */
     uint32_t waiters;
     uint64_t deadline_ms; /* ANSWER QUEUED, ENQUEUE: log time */
+    /* HOLD_END: for how long it was held; GRANT and WAIT_END: waited for, 0 when at once */
+    uint64_t for_ms;
 
     /* ANSWER HELD, TIMED_OUT, MODE_CONFLICT: one who holds the name (the oldest). `mode` and
      * `limit` are then the name's. */

@@ -146,6 +146,31 @@ const char *fl_options_peer(const struct fl_options *o, uint64_t id)
     return NULL;
 }
 
+static const char *add_metrics_prefix(struct fl_options *o, const char *value)
+{
+    struct fl_str prefix = fl_str_from(value);
+
+    if (prefix.len == 0 || prefix.len > 64 || !fl_str_is_utf8(prefix) || fl_str_has_control(prefix))
+        return "must be 1 to 64 bytes of text";
+    if (o->n_metrics_prefixes == FL_PREFIXES_MAX)
+        return "is given more than 32 times";
+    o->metrics_prefixes[o->n_metrics_prefixes++] = fl_xstrdup(value);
+    return NULL;
+}
+
+static const char *set_metrics_prefixes(struct fl_options *o, const char *value)
+{
+    char *copy = fl_xstrdup(value), *at = copy, *item;
+    const char *fault = NULL;
+
+    while (fault == NULL && (item = strsep(&at, ", ")) != NULL) {
+        if (*item != '\0')
+            fault = add_metrics_prefix(o, item);
+    }
+    free(copy);
+    return fault;
+}
+
 static const char *set_election_timeout(struct fl_options *o, const char *value)
 {
     uint64_t ms;
@@ -211,6 +236,9 @@ static const struct option_row {
     {"peer-listen", set_peer_listen, false, "HOST:PORT", "peers' port; 127.0.0.1:3363"},
     {"http-listen", set_http_listen, false, "HOST:PORT",
      "people's port (JSON, metrics, dashboard), e.g. 127.0.0.1:3364; none"},
+    {"metrics-prefix", add_metrics_prefix, false, "PREFIX",
+     "measure waits and holds of these names by themselves"},
+    {"metrics-prefixes", set_metrics_prefixes, false, "PREFIX,...", "the same in one"},
     {"peer", add_peer, false, "ID=HOST:PORT", "one for every node, itself included"},
     {"peers", set_peers, false, "ID=HOST:PORT,...", "the same in one"},
     {"bootstrap", set_bootstrap, true, NULL, "an empty directory begins a new cluster"},
@@ -248,6 +276,8 @@ void fl_options_deinit(struct fl_options *o)
     free(o->listen);
     free(o->peer_listen);
     free(o->http_listen);
+    for (unsigned i = 0; i < o->n_metrics_prefixes; i++)
+        free(o->metrics_prefixes[i]);
     for (unsigned i = 0; i < o->n_peers; i++)
         free(o->peers[i].address);
     memset(o, 0, sizeof *o);

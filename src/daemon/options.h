@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 #define FL_PEERS_MAX 16
+/* As many as node/meter.h takes. */
+#define FL_PREFIXES_MAX 32
 
 struct fl_options {
     uint64_t node_id; /* 0: a gateway alone */
@@ -18,6 +20,8 @@ struct fl_options {
         char *address;
     } peers[FL_PEERS_MAX];
     unsigned n_peers;
+    char *metrics_prefixes[FL_PREFIXES_MAX];
+    unsigned n_metrics_prefixes;
     unsigned election_timeout_ms;
     uint64_t snapshot_every;
     int log_level;

@@ -48,6 +48,7 @@ struct front {
     unsigned local_link;
     struct fl_mailbox *from_node; /* on the gateway's loop */
     struct fl_mailbox *to_node;   /* on the node's loop */
+    struct fl_member *member;     /* for its figures only */
 
     /* Stopping is told twice by the node's thread: first to drain, and, once that is told back and
      * the node has closed our link, to end. Until then the node may send to us. */
@@ -261,6 +262,11 @@ static void *run_front(void *ctx)
     return NULL;
 }
 
+static struct fl_figures *take_figures(void *ctx)
+{
+    return fl_member_take_figures(ctx);
+}
+
 /* On the calling thread, so that a failure is told before anything runs. */
 static int prepare_front(struct front *front, char *why)
 {
@@ -269,7 +275,12 @@ static int prepare_front(struct front *front, char *why)
         .members = front_on_members,
         .members_ctx = front,
     };
-    struct fl_site_config site = {.address = front->options->http_listen};
+    struct fl_site_config site = {
+        .address = front->options->http_listen,
+        .version = FL_VERSION,
+        .take_figures = front->member != NULL ? take_figures : NULL,
+        .ctx = front->member,
+    };
     int r;
 
     front->loop = fl_loop_new();
@@ -318,6 +329,8 @@ static int start_member(struct process *p, char *why)
         .bootstrap = o->bootstrap,
         .join = o->join,
         .version = FL_VERSION,
+        .meter_prefixes = (const char *const *)o->metrics_prefixes,
+        .n_meter_prefixes = o->n_metrics_prefixes,
     };
 
     for (unsigned i = 0; i < o->n_peers; i++)
@@ -430,6 +443,7 @@ int fl_process_run(const struct fl_options *options)
     p.front.options = options;
     if (!options->gateway)
         r = start_member(&p, why);
+    p.front.member = p.member;
     if (r == FL_OK)
         r = prepare_front(&p.front, why);
     if (r < 0) {

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/bugs.h"
 #include "base/error.h"
+#include "base/monotonic.h"
 #include "gateway/descriptors.h"
 #include "gateway/internal.h"
 
@@ -78,7 +79,24 @@ static void router_members(void *ctx, uint64_t index, struct fl_str members)
     gateway->members(gateway->members_ctx, members);
 }
 
+static void router_asked(void *ctx, struct fl_ask *ask)
+{
+    (void)ctx;
+    ask->asked_us = fl_monotonic_us();
+}
+
+static void router_ended(void *ctx, const struct fl_ask *ask, enum fl_ask_end how,
+                         const struct fl_reply *reply)
+{
+    struct fl_gateway *gateway = ctx;
+
+    fl_gateway_meter_ended(&gateway->meter, ask->type, fl_monotonic_us() - ask->asked_us, how,
+                           reply);
+}
+
 static const struct fl_router_ops router_ops = {
+    .asked = router_asked,
+    .ended = router_ended,
     .send = router_send,
     .reset = router_reset,
     .push = router_push,
@@ -241,4 +259,9 @@ void fl_gateway_stats(const struct fl_gateway *gateway, struct fl_gateway_stats 
         .has_leader = fl_router_has_leader(gateway->router),
     };
     fl_rpc_server_stats(gateway->server, &ret_stats->rpc);
+}
+
+const struct fl_gateway_meter *fl_gateway_meter(const struct fl_gateway *gateway)
+{
+    return &gateway->meter;
 }

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gateway/meter.h"
 #include "gateway/rates.h"
 #include "gateway/router.h"
 #include "net/loop.h"
@@ -70,5 +71,7 @@ struct fl_gateway_stats {
     bool has_leader;
 };
 void fl_gateway_stats(const struct fl_gateway *gateway, struct fl_gateway_stats *ret_stats);
+/* What was counted since the start; borrowed. */
+const struct fl_gateway_meter *fl_gateway_meter(const struct fl_gateway *gateway);
 
 #endif

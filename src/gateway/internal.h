@@ -5,6 +5,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "gateway/gateway.h"
+#include "gateway/meter.h"
 #include "gateway/outcome.h"
 #include "gateway/unary.h"
 
@@ -19,6 +20,7 @@ struct fl_gateway {
     struct fl_router *router; /* owned */
     struct fl_rates *rates;   /* owned */
     struct fl_rpc_server *server;
+    struct fl_gateway_meter meter;
     struct fl_gateway_link links[FL_ROUTER_LINKS_MAX];
     struct fl_timer tick;
     uint32_t leaderless_ms;

@@ -80,7 +80,7 @@ static void scatter(struct fl_router *router, uint64_t now_ms, struct link *link
         if (other != NULL)
             fl_router__transmit_again(router, now_ms, ask, (unsigned)(other - router->links));
         else
-            fl_router__end(router, ask, FL_ASK_UNREACHABLE);
+            fl_router__end(router, ask, FL_ASK_UNREACHABLE, NULL);
     }
 }
 
@@ -157,7 +157,8 @@ static void fail_leaderless(struct fl_router *router, uint64_t now_ms)
         fl_list_append(&failed, at);
     }
     for (struct fl_list *at; (at = fl_list_first(&failed)) != NULL;)
-        fl_router__end(router, FL_CONTAINER_OF(at, struct fl_ask, in_place), FL_ASK_NO_LEADER);
+        fl_router__end(router, FL_CONTAINER_OF(at, struct fl_ask, in_place), FL_ASK_NO_LEADER,
+                       NULL);
 }
 
 void fl_router_tick(struct fl_router *router, uint64_t now_ms)
@@ -240,6 +241,8 @@ int fl_router_ask(struct fl_router *router, uint64_t now_ms, struct fl_ask *ask,
         fl_router__transmit(router, now_ms, ask, (unsigned)(link - router->links));
     else
         fl_list_append(&router->waiting, &ask->in_place);
+    if (router->ops.asked != NULL)
+        router->ops.asked(router->ctx, ask);
     return FL_OK;
 }
 
@@ -314,7 +317,7 @@ struct fl_router *fl_router_new(const struct fl_router_config *config,
 static void end_all(struct fl_router *router, struct fl_list *asks)
 {
     for (struct fl_list *at; (at = fl_list_first(asks)) != NULL;)
-        fl_router__end(router, FL_CONTAINER_OF(at, struct fl_ask, in_place), FL_ASK_STOPPED);
+        fl_router__end(router, FL_CONTAINER_OF(at, struct fl_ask, in_place), FL_ASK_STOPPED, NULL);
 }
 
 void fl_router_stop(struct fl_router *router)

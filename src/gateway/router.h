@@ -26,6 +26,7 @@
 #include "node/message.h"
 
 struct fl_router;
+struct fl_ask;
 
 #define FL_ROUTER_LINKS_MAX 64
 
@@ -35,6 +36,14 @@ struct fl_router_config {
     uint32_t no_leader_ms; /* a request without a leader fails after; 0: 2,000 */
     uint32_t ping_ms;      /* a link that is quiet so long is asked; 0: 500 */
     uint32_t silence_ms;   /* and given up when that stays unanswered for; 0: 1,000 */
+};
+
+enum fl_ask_end {
+    FL_ASK_REPLIED,     /* see the reply */
+    FL_ASK_NO_LEADER,   /* none was reachable for no_leader_ms */
+    FL_ASK_UNREACHABLE, /* the link (or every link) is down */
+    FL_ASK_MOVED,       /* a watch that began must begin again, elsewhere */
+    FL_ASK_STOPPED,     /* the router is being stopped */
 };
 
 /* Bytes are borrowed during the call. `send` and `reset` must not call back into the router; a
@@ -50,20 +59,17 @@ struct fl_router_ops {
     /* May be NULL. The members as of entry `index`, "ID=ADDRESS,..."; any node may tell it, also
      * one that is behind. Links may be added now, and retired. */
     void (*members)(void *ctx, uint64_t index, struct fl_str members);
+    /* May be NULL, both: for whoever counts. An ask was taken; it ends now, before its `done`. One
+     * that is forgotten does not end. */
+    void (*asked)(void *ctx, struct fl_ask *ask);
+    void (*ended)(void *ctx, const struct fl_ask *ask, enum fl_ask_end how,
+                  const struct fl_reply *reply);
 };
 
 enum fl_route {
     FL_ROUTE_LEADER,  /* whoever leads; waits for a leader, and follows it */
     FL_ROUTE_NEAREST, /* the local node, else the leader, else any */
     FL_ROUTE_LINK,    /* that link only */
-};
-
-enum fl_ask_end {
-    FL_ASK_REPLIED,     /* see the reply */
-    FL_ASK_NO_LEADER,   /* none was reachable for no_leader_ms */
-    FL_ASK_UNREACHABLE, /* the link (or every link) is down */
-    FL_ASK_MOVED,       /* a watch that began must begin again, elsewhere */
-    FL_ASK_STOPPED,     /* the router is being stopped */
 };
 
 /* One request; lives in its owner. From fl_router_ask() until `done` or fl_router_forget() it is in
@@ -77,6 +83,7 @@ struct fl_ask {
 
     /* The router's. */
     struct fl_list in_place;
+    uint64_t asked_us; /* for whoever counts */
     uint64_t tag, sequence, sent_ms, unsent_since_ms, wait_until_ms;
     uint8_t *frame; /* owned */
     size_t len;

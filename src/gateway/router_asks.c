@@ -52,10 +52,13 @@ void fl_router__drop(struct fl_router *router, struct fl_ask *ask)
     ask->is_asked = false;
 }
 
-void fl_router__end(struct fl_router *router, struct fl_ask *ask, enum fl_ask_end how)
+void fl_router__end(struct fl_router *router, struct fl_ask *ask, enum fl_ask_end how,
+                    const struct fl_reply *reply)
 {
     fl_router__drop(router, ask);
-    ask->done(ask, how, NULL);
+    if (router->ops.ended != NULL)
+        router->ops.ended(router->ctx, ask, how, reply);
+    ask->done(ask, how, reply);
 }
 
 /* By sequence; nearly always at the end. */

@@ -40,7 +40,8 @@ void fl_router__lift(struct fl_router *router, struct fl_ask *ask);
 /* Out of the router. */
 void fl_router__drop(struct fl_router *router, struct fl_ask *ask);
 /* That, and its owner is told. */
-void fl_router__end(struct fl_router *router, struct fl_ask *ask, enum fl_ask_end how);
+void fl_router__end(struct fl_router *router, struct fl_ask *ask, enum fl_ask_end how,
+                    const struct fl_reply *reply);
 void fl_router__put_waiting(struct fl_router *router, struct fl_ask *ask);
 void fl_router__transmit(struct fl_router *router, uint64_t now_ms, struct fl_ask *ask,
                          unsigned link);

@@ -70,7 +70,7 @@ void fl_router__take_back(struct fl_router *router, uint64_t now_ms, struct link
         }
     }
     for (struct fl_list *at; (at = fl_list_first(&moved)) != NULL;)
-        fl_router__end(router, FL_CONTAINER_OF(at, struct fl_ask, in_place), FL_ASK_MOVED);
+        fl_router__end(router, FL_CONTAINER_OF(at, struct fl_ask, in_place), FL_ASK_MOVED, NULL);
 }
 
 void fl_router__leader_changed(struct fl_router *router, uint64_t now_ms)
@@ -163,8 +163,7 @@ static int receive_reply(struct fl_router *router, uint64_t now_ms, struct link 
                reply.answer == FL_ANS_OK) {
         ask->is_watching = true;
     } else {
-        fl_router__drop(router, ask);
-        ask->done(ask, FL_ASK_REPLIED, &reply);
+        fl_router__end(router, ask, FL_ASK_REPLIED, &reply);
     }
     fl_reply_deinit(&reply);
     return FL_OK;
@@ -184,8 +183,7 @@ static void receive_watch_push(struct fl_router *router, struct link *link,
                                  .answer = FL_ANS_ENDED,
                                  .text = push->text};
 
-        fl_router__drop(router, ask);
-        ask->done(ask, FL_ASK_REPLIED, &reply);
+        fl_router__end(router, ask, FL_ASK_REPLIED, &reply);
         return;
     }
     ask->pushed(ask, push);

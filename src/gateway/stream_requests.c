@@ -49,6 +49,14 @@ static bool send_error(struct stream *stream, uint64_t request_id,
     return fl_stream__send(stream, &response);
 }
 
+/* What no node was asked. */
+static bool refuse(struct stream *stream, enum fl_request_type type, uint64_t request_id,
+                   const struct fl_outcome *outcome)
+{
+    fl_gateway_meter_refused(&stream->gateway->meter, type, outcome);
+    return send_error(stream, request_id, &outcome->status);
+}
+
 /* --- Heartbeats --- */
 
 static bool acknowledge(struct stream *stream, uint64_t seq, uint32_t ttl_ms)
@@ -196,7 +204,7 @@ static bool ask_request(struct stream *stream, uint64_t request_id,
         return true;
     request_free(asked);
     fl_outcome_of_error(&outcome, r);
-    return send_error(stream, request_id, &outcome.status);
+    return refuse(stream, request->type, request_id, &outcome);
 }
 
 void fl_stream__acquire(struct stream *stream, const Fencelock__V1__AcquireRequest *message)
@@ -211,7 +219,7 @@ void fl_stream__acquire(struct stream *stream, const Fencelock__V1__AcquireReque
                 ? 0
                 : message->request_id;
 
-        send_error(stream, id, &outcome.status);
+        refuse(stream, FL_REQ_ACQUIRE, id, &outcome);
         return;
     }
     if (stream->n_acquires >= STREAM_REQUESTS_MAX)
@@ -221,7 +229,7 @@ void fl_stream__acquire(struct stream *stream, const Fencelock__V1__AcquireReque
         ask_request(stream, request.request_id, &request);
         return;
     }
-    send_error(stream, request.request_id, &outcome.status);
+    refuse(stream, FL_REQ_ACQUIRE, request.request_id, &outcome);
 }
 
 void fl_stream__release(struct stream *stream, const Fencelock__V1__ReleaseRequest *message)
@@ -231,7 +239,7 @@ void fl_stream__release(struct stream *stream, const Fencelock__V1__ReleaseReque
     struct fl_arguments args = {.outcome = &outcome, .request = &request};
 
     if (!fl_arguments_stream_release(&args, stream->session, message)) {
-        send_error(stream, message->request_id, &outcome.status);
+        refuse(stream, FL_REQ_RELEASE, message->request_id, &outcome);
         return;
     }
     if (!ask_request(stream, message->request_id, &request) ||

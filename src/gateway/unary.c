@@ -261,6 +261,7 @@ static struct fl_unary *start(struct fl_unary *unary, const struct fl_request *r
     if (r == FL_OK)
         return unary;
     fl_outcome_of_error(&outcome, r);
+    fl_gateway_meter_refused(&gateway->meter, request->type, &outcome);
     unary->sink->fail(unary->ctx, &outcome.status);
     unary_free(unary);
     return NULL;
@@ -279,6 +280,7 @@ struct fl_unary *fl_unary_start(struct fl_gateway *gateway, const struct fl_unar
     fl_arena_init(&arena);
     if (!method->read(&args, message) ||
         fl_gateway__is_limited(gateway, &request, peer, &outcome)) {
+        fl_gateway_meter_refused(&gateway->meter, request.type, &outcome);
         sink->fail(ctx, &outcome.status);
     } else {
         unary = fl_xcalloc(1, sizeof *unary);

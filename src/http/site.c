@@ -92,6 +92,7 @@ static const struct page {
 } pages[] = {
     {"/healthz", serve_healthz},
     {"/readyz", serve_readyz},
+    {"/metrics", fl_site__serve_metrics},
 };
 
 static void serve_page(struct fl_site *site, struct fl_http_exchange *x, const struct page *page)
@@ -135,9 +136,12 @@ int fl_site_new(struct fl_loop *loop, struct fl_gateway *gateway,
     int r;
 
     site->gateway = gateway;
+    site->version = fl_xstrdup(config->version);
+    site->take_figures = config->take_figures;
+    site->figures_ctx = config->ctx;
     r = fl_http_server_new(loop, &http, &site->server, why);
     if (r < 0) {
-        free(site);
+        fl_site_free(site);
         return r;
     }
     *ret_site = site;
@@ -160,5 +164,19 @@ void fl_site_free(struct fl_site *site)
     if (site == NULL)
         return;
     fl_http_server_free(site->server);
+    free(site->version);
+    free(site->figures);
     free(site);
+}
+
+const struct fl_figures *fl_site__figures(struct fl_site *site)
+{
+    struct fl_figures *newer =
+        site->take_figures != NULL ? site->take_figures(site->figures_ctx) : NULL;
+
+    if (newer != NULL) {
+        free(site->figures);
+        site->figures = newer;
+    }
+    return site->figures;
 }

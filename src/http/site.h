@@ -4,11 +4,17 @@
 #define FL_HTTP_SITE_H
 
 #include "gateway/gateway.h"
+#include "node/meter.h"
 
 struct fl_site;
 
 struct fl_site_config {
     const char *address; /* HOST:PORT, numeric; port 0 takes a free one */
+    const char *version;
+    /* The node's of this process, if there are newer ones than those taken last; else NULL. The
+     * function may be NULL: there is no node. */
+    struct fl_figures *(*take_figures)(void *ctx);
+    void *ctx;
 };
 
 /* On failure `why` (256 bytes) says more. The gateway must outlive the site. */

@@ -12,6 +12,10 @@ struct fl_site {
     struct fl_gateway *gateway;
     struct fl_http_server *server;
     bool is_draining;
+    char *version; /* owned */
+    struct fl_figures *(*take_figures)(void *ctx);
+    void *figures_ctx;
+    struct fl_figures *figures; /* owned; the newest seen, or NULL */
 };
 
 /* The body of every error: {"error": {"code": 400, "status": "INVALID_ARGUMENT", "reason": ...,
@@ -25,5 +29,10 @@ void fl_site__reply_json(struct fl_http_exchange *x, json_t *document);
 
 /* Whether the path is the API's; it is then answered, now or later. */
 bool fl_site__serve_api(struct fl_site *site, struct fl_http_exchange *x);
+
+/* The newest figures of this process's node, or NULL. */
+const struct fl_figures *fl_site__figures(struct fl_site *site);
+
+void fl_site__serve_metrics(struct fl_site *site, struct fl_http_exchange *x);
 
 #endif

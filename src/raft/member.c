@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/monotonic.h"
 #include "raft/member_parts.h"
 #include "raft/message.h"
 
@@ -146,7 +147,11 @@ static uint64_t node_propose(void *ctx, const void *data, size_t len)
     int64_t index = fl_engine_submit(m->engine, fl_loop_now_ms(m->loop), entry);
 
     fl_entry_unref(entry);
-    return index > 0 ? (uint64_t)index : 0;
+    if (index <= 0)
+        return 0;
+    m->proposed_index = (uint64_t)index;
+    m->proposed_us = fl_monotonic_us();
+    return (uint64_t)index;
 }
 
 static void node_confirm(void *ctx, uint64_t round)
@@ -203,7 +208,15 @@ static int node_change_members(void *ctx, enum fl_request_type type, uint64_t no
     }
 }
 
+static void node_observe(void *ctx, const struct fl_effect *effect)
+{
+    struct fl_member *m = ctx;
+
+    fl_meter_effect(m->meter, effect, fl_engine_role(m->engine) == FL_ROLE_LEADER);
+}
+
 static const struct fl_node_ops node_ops = {
+    .observe = node_observe,
     .propose = node_propose,
     .confirm = node_confirm,
     .send = node_send,
@@ -223,6 +236,8 @@ static void follow_role(struct fl_member *m, const struct fl_member_event *event
     else
         fl_info("member", "knows no leader in term %llu", (unsigned long long)event->term);
     m->status_due_ms = now_ms;
+    m->proposed_index = 0;
+    fl_meter_role(m->meter, event->is_leader);
     fl_node_role(m->node, now_ms, event->term, event->is_leader, event->leader_id);
 }
 
@@ -304,6 +319,10 @@ static void apply(struct fl_member *m, const struct fl_member_event *event, uint
 
     if (entry->type == FL_ENTRY_CHANGE)
         follow_membership(m);
+    if (event->index == m->proposed_index) {
+        fl_timing_record(&m->commit_time, fl_monotonic_us() - m->proposed_us);
+        m->proposed_index = 0;
+    }
     r = fl_node_applied(m->node, now_ms, event->index, entry->term, is_command ? entry->data : NULL,
                         is_command ? entry->len : 0);
     if (r == FL_E_VERSION) {
@@ -378,6 +397,7 @@ static void refresh_status(struct fl_member *m, uint64_t now_ms)
         info.members[i].match_index = fl_engine_match_index(m->engine, members[i].id);
     }
     fl_node_set_status(m->node, &info);
+    fl_member__publish_figures(m, &info, now_ms);
     fl_node_set_disk_full(m->node, fl_store_is_full(m->store));
 }
 
@@ -650,6 +670,8 @@ static int start_node(struct fl_member *m, const struct fl_member_config *config
     int r;
 
     fl_member__fresh_hash_key(node_config.hash_key);
+    m->meter = fl_meter_new(config->meter_prefixes, config->n_meter_prefixes,
+                            (struct fl_hash_key){node_config.hash_key[0], node_config.hash_key[1]});
     m->node = fl_node_new(&node_config, &node_ops, m);
     if (recovered->snapshot == NULL)
         return FL_OK;
@@ -759,6 +781,7 @@ static void free_memory(uv_handle_t *handle)
 
     fl_engine_free(m->engine);
     fl_node_free(m->node);
+    fl_member__drop_figures(m);
     fl_snapshot_unref(m->newest);
     fl_map_deinit(&m->links);
     fl_buf_deinit(&m->scratch);

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "net/loop.h"
-#include "node/message.h"
+#include "node/meter.h"
 
 struct fl_member;
 
@@ -32,6 +32,8 @@ struct fl_member_config {
     bool bootstrap;
     bool join; /* an empty directory waits until a leader that was told to add this node sends */
     const char *version;
+    const char *const *meter_prefixes; /* names are measured by these (node/meter.h) */
+    unsigned n_meter_prefixes;
 };
 
 /* Opens the store (or bootstraps it), loads the newest snapshot, listens, and takes part. On
@@ -49,5 +51,9 @@ typedef void (*fl_member_link_send)(void *ctx, const void *data, size_t len);
 uint64_t fl_member_link_open(struct fl_member *member, fl_member_link_send send, void *ctx);
 void fl_member_link_receive(struct fl_member *member, uint64_t link, const void *data, size_t len);
 void fl_member_link_close(struct fl_member *member, uint64_t link);
+
+/* Its figures as of a moment ago, if there are newer ones than those that were taken last; else
+ * NULL. Any one thread. Freed with free(). */
+struct fl_figures *fl_member_take_figures(struct fl_member *member);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/list.h"
 #include "base/map.h"
+#include "node/meter.h"
 #include "node/node.h"
 #include "raft/engine.h"
 #include "raft/member.h"
@@ -46,6 +47,11 @@ struct fl_member {
     char *address; /* where others dial us */
     struct fl_buf scratch;
 
+    struct fl_meter *meter;
+    struct fl_timing commit_time;
+    uint64_t proposed_index, proposed_us; /* the newest of ours that is not applied; 0: none */
+    struct fl_figures *figures;           /* owned; atomic: the newest, until somebody takes them */
+
     struct fl_map links; /* struct link by id */
     struct fl_list link_list;
     uint64_t last_link;
@@ -86,6 +92,11 @@ void fl_member__accept_snapshot(struct fl_member *m, uint64_t from, struct fl_fr
 void fl_member__install_snapshot(struct fl_member *m, struct fl_snapshot *snapshot);
 void fl_member__stop_snapshots(struct fl_member *m);
 bool fl_member__snapshots_are_idle(const struct fl_member *m);
+
+/* member_figures.c */
+void fl_member__publish_figures(struct fl_member *m, const struct fl_status_info *info,
+                                uint64_t now_ms);
+void fl_member__drop_figures(struct fl_member *m);
 
 void fl_member__fresh_hash_key(uint64_t ret_key[2]);
 

@@ -104,6 +104,12 @@ bool fl_store_is_full(const struct fl_store *store)
     return atomic_load(&store->is_full);
 }
 
+void fl_store_written(const struct fl_store *store, struct fl_timing *ret_time, uint64_t *ret_bytes)
+{
+    fl_timing_copy(&store->write_time, ret_time);
+    *ret_bytes = store->written_bytes;
+}
+
 void fl_store__free(struct fl_store *store)
 {
     struct completions *completions = &store->completions;

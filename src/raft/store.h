@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/timing.h"
 #include "raft/entry.h"
 
 struct fl_store;
@@ -98,6 +99,10 @@ void fl_store_reset(struct fl_store *store, uint64_t next_index);
 /* Whether grants must be refused: less than the reserve is left, or a write hit a full disk and
  * waits. It heals by itself when space returns. */
 bool fl_store_is_full(const struct fl_store *store);
+/* How long writing a group of entries took until it was durable, and their bytes, since the start.
+ */
+void fl_store_written(const struct fl_store *store, struct fl_timing *ret_time,
+                      uint64_t *ret_bytes);
 
 /* --- Whom this node knows (store_peers.c): the life of each other node's directory as first heard
  * of, and which ids are used up. Kept, so that a node that lost its data is not taken for itself.

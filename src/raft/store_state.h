@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/timing.h"
 #include "raft/store_log.h"
 #include "raft/store_peers.h"
 #include "raft/store_reserve.h"
@@ -66,6 +67,8 @@ struct fl_store {
     struct fl_log log;
     struct fl_reserve reserve;
     uint64_t segment_bytes;
+    struct fl_timing write_time; /* read by the owner */
+    _Atomic uint64_t written_bytes;
     bool is_untidy; /* there is more to prepare or to remove */
 };
 

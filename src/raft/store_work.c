@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/monotonic.h"
 #include "raft/engine.h"
 
 /* How long to wait before a full disk is tried again. */
@@ -164,8 +165,14 @@ static bool run_appends(struct fl_store *store)
             break;
         end += job->len;
     }
-    if (!is_overtaken(store) && !write_records(store, end))
-        return false;
+    if (!is_overtaken(store)) {
+        uint64_t begun_us = fl_monotonic_us();
+
+        if (!write_records(store, end))
+            return false;
+        fl_timing_record(&store->write_time, fl_monotonic_us() - begun_us);
+        store->written_bytes += end - store->records_from;
+    }
     store->records_from = store->records_at = end;
     complete(store, n);
     return true;

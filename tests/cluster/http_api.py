@@ -10,6 +10,8 @@ import tempfile
 import threading
 import unittest
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from cluster import PATIENCE, ROOT, Cluster, wait_for
 
 MARK = "---- next ----"
@@ -252,6 +254,75 @@ class Http(unittest.TestCase):
         self.assertFalse(self.ask("GET", "/v1/LockService/Describe?name=forced")[1]["held"])
         self.call("AdminService/EndSession", {"session_id": holder, "by": "ops", "reason": "gone"})
         self.assertEqual(self.ask("POST", "/v1/LockService/KeepAlive", {"session_id": holder})[0], 404)
+
+    def families(self, node):
+        _, text, headers = self.ask("GET", "/metrics", address=self.cluster.nodes[node]["http"])
+        self.assertEqual(headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8")
+        return list(text_string_to_metric_families(text))
+
+    def samples(self, node):
+        """By name and labels; each once."""
+        found = {}
+        for family in self.families(node):
+            for sample in family.samples:
+                key = (sample.name, *sorted(sample.labels.items()))
+                self.assertNotIn(key, found)
+                found[key] = sample.value
+        return found
+
+    def test_metrics_tell_what_happened(self):
+        leader = self.cluster.leader()
+        session = self.open()
+        before = self.samples(leader)
+        for _ in range(20):
+            granted = self.call("LockService/Acquire", {"session_id": session, "name": "counted"},
+                                self.cluster.nodes[leader]["http"])
+            self.call("LockService/Release", {"session_id": session, "name": "counted", "token": granted["token"]},
+                      self.cluster.nodes[leader]["http"])
+        wait_for(lambda: self.samples(leader).get(("fencelock_grants_total",), 0)
+                 >= before.get(("fencelock_grants_total",), 0) + 20, "grants that are counted")
+        acquired = ("fencelock_gateway_operations_total", ("operation", "Acquire"), ("outcome", "GRANTED"))
+        self.assertGreaterEqual(self.samples(leader)[acquired], before.get(acquired, 0) + 20)
+        leads = [self.samples(node)[("fencelock_node_is_leader",)] for node in self.cluster.nodes]
+        self.assertEqual(sorted(leads), [0, 0, 1])
+
+    def test_histograms_add_up(self):
+        for family in self.families(self.cluster.leader()):
+            if family.type != "histogram":
+                continue
+            last, buckets, counts = {}, {}, {}
+            for sample in family.samples:
+                labels = tuple(sorted((k, v) for k, v in sample.labels.items() if k != "le"))
+                if sample.name.endswith("_bucket"):
+                    self.assertGreaterEqual(sample.value, last.get(labels, 0), family.name)
+                    last[labels] = sample.value
+                    buckets[labels] = sample.labels["le"]
+                elif sample.name.endswith("_count"):
+                    counts[labels] = sample.value
+            self.assertEqual(last, counts, family.name)
+            self.assertEqual(set(buckets.values()), {"+Inf"} if buckets else set())
+
+    def test_many_names_make_no_series(self):
+        """C78: nor does a name break the format."""
+        leader, session = self.cluster.leader(), self.open()
+        hostile = 'a"b\\c{le="5"}'
+        for _ in range(5):
+            granted = self.call("LockService/Acquire", {"session_id": session, "name": hostile})
+            self.call("LockService/Release", {"session_id": session, "name": hostile, "token": granted["token"]})
+        top = ("fencelock_top_acquires_per_second", ("name", hostile))
+        wait_for(lambda: top in self.samples(leader), "the hostile name")
+        tokens = self.samples(leader)[("fencelock_token",)]
+        self.cluster.tool("bench", "--seconds", "3", "--names", "0", check=True)
+        after = self.samples(leader)
+        self.assertGreater(after[("fencelock_token",)], tokens + 1000)
+        self.assertLess(len(after), 1500)
+        self.assertLessEqual(sum("top" in key[0] for key in after), 60)
+
+    def test_every_family_is_documented(self):
+        with open(os.path.join(ROOT, "docs", "monitoring.md")) as page:
+            known = set(re.findall(r"`([a-z_]+)`", page.read()))
+        for family in self.families(self.cluster.leader()):
+            self.assertTrue({family.name, family.name + "_total"} & known, family.name)
 
     def test_one_connection_serves_many_requests(self):
         connection = http.client.HTTPConnection(self.address, timeout=PATIENCE)
