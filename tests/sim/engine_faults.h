@@ -5,7 +5,8 @@
 #include "engine_world.h"
 
 /* From now on, until faults_end(), which heals all and leaves the world to itself; in half of the
- * seeds one server is lost for good at that moment, and a new voter may not know yet that it is one. */
+ * seeds one server is lost for good at that moment, and a new voter may not know yet that it is
+ * one. */
 void faults_begin(struct world *w);
 void faults_end(struct world *w);
 
