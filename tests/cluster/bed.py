@@ -143,7 +143,7 @@ class Bed:
                 node.process.send_signal(signal.SIGCONT)
                 node.process.kill()
                 node.process.wait()
-            if sys.exc_info()[0] is not None or os.environ.get("FENCELOCK_TEST_LOGS"):
+            if node.process is not None and sys.exc_info()[0] is not None or os.environ.get("FENCELOCK_TEST_LOGS"):
                 with open(os.path.join(node.dir, "log")) as log:
                     print(f"--- node {i}\n" + "".join(log.readlines()[-15:]), flush=True)
         if self.box is not None:

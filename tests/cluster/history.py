@@ -13,6 +13,7 @@ A history is text, a line for each event. Times are nanoseconds on CLOCK_MONOTON
     r TIME OP unknown REASON                            it may have been done, now or later
     v TIME OP                                           at that time the client believed in this grant
     l TIME OP CAUSE                                     the client was told that this grant is lost
+    e TIME OP                                           the client ended then, with this grant
     # anything
 
 The checker knows nothing of sessions, nodes and terms. An interval in which a grant *surely* held goes from its answer
@@ -39,7 +40,7 @@ class Op:
         self.inv, self.id, self.client, self.kind, self.name = int(words[1]), words[2], words[3], words[4], words[5]
         self.ret, self.result = FOREVER, None
         self.token = self.index = self.release = self.lost = None
-        self.valid = 0
+        self.valid, self.is_left = 0, False
         self.holders, self.waiters = [], []
         if self.kind == "acquire":
             self.mode, self.limit, self.wait_ms = words[6], int(words[7]), int(words[8])
@@ -110,6 +111,10 @@ def read(lines):
             ops[words[2]].valid = max(ops[words[2]].valid, int(words[1]))
         elif words[0] == "l":
             ops[words[2]].lost = int(words[1])
+        elif words[0] == "e":
+            op = ops[words[2]]
+            op.is_left = op.lost is None
+            op.lost = op.lost or int(words[1])
         else:
             raise ValueError(line)
     for name in names.values():
@@ -299,7 +304,7 @@ def nothing_is_lost(names):
     """V4: for runs in which every client could reach the cluster in time."""
     for name in names.values():
         for grant in name.acquires:
-            if grant.lost is not None:
+            if grant.lost is not None and not grant.is_left:
                 yield f"V4: {grant} was lost"
 
 
@@ -315,6 +320,6 @@ def summary(names):
     acquires = [a for name in names.values() for a in name.acquires]
     count = collections.Counter(a.result or "unanswered" for a in acquires)
     reads = sum(len(name.describes) for name in names.values())
-    lost = sum(a.lost is not None for a in acquires)
+    lost = sum(a.lost is not None and not a.is_left for a in acquires)
     return f"{count['ok']} grants, {count['no']} refusals, {count['unknown'] + count['unanswered']} unknown, " \
            f"{reads} reads, {lost} lost"

@@ -48,10 +48,15 @@ class Recorder:
         self.process.send_signal(signal.SIGCONT)
 
     def kill(self):
-        """As kill -9 does. Whatever it held will end some time later."""
+        """As kill -9 does."""
         self.process.kill()
         self.process.wait()
         self.thread.join()
+        self.note_end()
+        self.close()
+
+    def note_end(self):
+        """What its clients held will end some time later."""
         at = int(now() * 1e9)
         asked, open_grants = {}, set()
         for words in (line.split() for line in list(self.lines)):
@@ -61,8 +66,7 @@ class Recorder:
                 open_grants.add(words[2])
             elif words[0] == "r" and words[3] == "ok" and words[2] in asked and asked[words[2]][4] == "release":
                 open_grants.discard(asked[words[2]][6])
-        self.lines.extend(f"l {at} {op} killed\n" for op in open_grants)
-        self.close()
+        self.lines.extend(f"e {at} {op}\n" for op in open_grants)
 
     def finish(self):
         """Nothing new begins; what is under way ends; everything is read once more."""
@@ -70,6 +74,7 @@ class Recorder:
         self.process.wait(180)
         self.thread.join()
         self.process.stdout.close()
+        self.note_end()
         if not self.is_settled:
             raise AssertionError(f"the clients of {self.tag} ended by themselves: {self.process.returncode}")
 

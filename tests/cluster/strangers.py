@@ -1,7 +1,9 @@
 """Clients without our library, which write a history as `load` does (load.c), with the log's indices: grpcio and unary
 calls, sessions kept by KeepAlive, requests repeated at the next endpoint with the same id, calls that are cancelled.
 
-    strangers.py --endpoints LIST --clients N --ttl MS --names K --think MS --tag TEXT
+    strangers.py --endpoints LIST --clients N --ttl MS --names K --think MS --tag TEXT --others N
+
+They also try the locks that each of the N clients of `load` (tags A to F) has for its own.
 
 Ends what is under way when standard input ends, and says "# settled"."""
 import argparse
@@ -59,11 +61,14 @@ class Client(threading.Thread):
         number = self.chance.randrange(self.run_of.names)
         kind = {2: "m", 3: "n"}.get(number % 4, "x")
         name = f"{kind}/{number}"
+        if self.chance.random() < 0.2:
+            # Somebody else's, held as long as that client lives: granted only if its session has ended.
+            kind, name = "x", f"own/{self.chance.choice('ABCDEF')}{self.chance.randrange(self.run_of.others)}"
         if self.chance.random() < 0.3:
             self.describe(name)
             return
         mode = {"x": "exclusive", "n": "counted", "m": self.chance.choice(["shared", "exclusive"])}[kind]
-        wait_ms = self.chance.choice([0, 3000])
+        wait_ms = 0 if name.startswith("own") else self.chance.choice([0, 3000])
         op = self.begin(f"acquire {name} {mode} {PERMITS if mode == 'counted' else 0} {wait_ms}")
         token = self.acquire(op, name, mode, wait_ms)
         if token:
@@ -125,7 +130,7 @@ class Run:
     def __init__(self, arguments):
         self.front = Front(arguments.endpoints)
         self.tag, self.ttl_ms, self.names = arguments.tag, arguments.ttl, arguments.names
-        self.think = arguments.think / 1000
+        self.think, self.others = arguments.think / 1000, arguments.others
         self.ops = itertools.count(1)
         self.guard, self.ending = threading.Lock(), threading.Event()
         self.clients = [Client(self, i) for i in range(arguments.clients)]
@@ -147,7 +152,8 @@ class Run:
 
 def main():
     parser = argparse.ArgumentParser()
-    for name, kind in (("endpoints", str), ("clients", int), ("ttl", int), ("names", int), ("think", int), ("tag", str)):
+    for name, kind in (("endpoints", str), ("clients", int), ("ttl", int), ("names", int), ("think", int), ("tag", str),
+                       ("others", int)):
         parser.add_argument(f"--{name}", type=kind, required=True)
     Run(parser.parse_args()).run()
 
