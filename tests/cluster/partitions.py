@@ -154,6 +154,17 @@ class Shapes(Parted):
             self.mend()
 
 
+class TheyCanFail(unittest.TestCase):
+    def test_a_leader_that_reads_without_asking_the_others_is_found(self):
+        """C21, on daemons with that bug."""
+        environment = dict(os.environ, FENCELOCK_DAEMON=os.environ["FENCELOCK_DAEMON_BUGS"],
+                           FENCELOCK_BUG="NODE_READ_WITHOUT_CONFIRM")
+        done = subprocess.run([sys.executable, os.path.abspath(__file__), "Shapes.test_one_from_four"], env=environment,
+                              stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, "is cut off and serves (describe|ls)")
+
+
 class Clients(Parted):
     def hold(self, gateways, name, ttl, seconds):
         """A command under a lock for so many seconds, whose tool knows these gateways."""
