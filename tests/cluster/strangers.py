@@ -83,10 +83,14 @@ class Client(threading.Thread):
         if wait_ms and self.chance.random() < 0.1:
             self.cancel(op, fields)
             return None
-        try:
-            got = self.session.retry(lambda stub: stub.Acquire(timeout=wait_ms / 1000 + 2, **fields), PATIENCE)
+        timeout = self.chance.choice([0.1, 0.3, 2]) + wait_ms / 1000 * self.chance.choice([0.1, 1])
+        try:  # a call that is given up is repeated elsewhere, and its gateway cancels it
+            got = self.session.retry(lambda stub: stub.Acquire(timeout=timeout, **fields), PATIENCE)
         except grpc.RpcError as error:
             self.answered(op, f"unknown {error.code().name}")
+            return None
+        if got.cause == lock_pb2.CANCELLED:
+            self.answered(op, "fail CANCELLED")
             return None
         if not got.granted:
             self.answered(op, f"no {got.holder.token}")
