@@ -172,6 +172,10 @@ typedef void (*fl_request_visitor)(void *ctx, const struct fl_request_info *info
 void fl_machine_each_request(const struct fl_machine *m, struct fl_session_id id,
                              fl_request_visitor visit, void *ctx);
 
+/* Waits of live sessions, at most `max`, in no promised order. */
+void fl_machine_each_wait(const struct fl_machine *m, size_t max, fl_request_visitor visit,
+                          void *ctx);
+
 struct fl_name_info {
     struct fl_str name;
     enum fl_mode mode; /* NONE: nobody holds it */

@@ -103,6 +103,20 @@ void fl_machine_each_request(const struct fl_machine *m, struct fl_session_id id
         visit_claim(m, at, 0, visit, ctx);
 }
 
+void fl_machine_each_wait(const struct fl_machine *m, size_t max, fl_request_visitor visit,
+                          void *ctx)
+{
+    for (uint32_t i = 0; i < m->n_places && max != 0; i++) {
+        const struct session *session = m->sessions[i];
+
+        if (session == NULL || session->is_dead)
+            continue;
+        for (fl_handle at = session->waits; at != 0 && max != 0;
+             at = fl_ring_next(m, IN_SESSION, session->waits, at), max--)
+            visit_claim(m, at, 0, visit, ctx);
+    }
+}
+
 /* How many of a name's claims are not of the dead: by count where nobody is dead. */
 static uint32_t count_live(const struct fl_machine *m, fl_handle head, uint32_t n)
 {

@@ -29,6 +29,7 @@ FL_ANSWER(describe);
 FL_ANSWER(list);
 FL_ANSWER(status);
 FL_ANSWER(list_sessions);
+FL_ANSWER(list_waits);
 FL_ANSWER(end_session);
 FL_ANSWER(force_release);
 FL_ANSWER(transfer_leader);

@@ -291,6 +291,15 @@ bool fl_arguments_list_sessions(struct fl_arguments *args, const ProtobufCMessag
     return true;
 }
 
+bool fl_arguments_list_waits(struct fl_arguments *args, const ProtobufCMessage *message)
+{
+    uint32_t max = ((const Fencelock__V1__ListWaitsRequest *)message)->max;
+
+    args->request->type = FL_REQ_WAITS;
+    args->request->max = max != 0 ? max : FL_PAGE_DEFAULT;
+    return max <= FL_PAGE_MAX || fault(args, "max", "must be at most 1000");
+}
+
 static bool read_who(struct fl_arguments *args, const char *by, const char *reason)
 {
     const char *why;

@@ -33,6 +33,7 @@ bool fl_arguments_watch(struct fl_arguments *args, const ProtobufCMessage *messa
 
 bool fl_arguments_status(struct fl_arguments *args, const ProtobufCMessage *message);
 bool fl_arguments_list_sessions(struct fl_arguments *args, const ProtobufCMessage *message);
+bool fl_arguments_list_waits(struct fl_arguments *args, const ProtobufCMessage *message);
 bool fl_arguments_end_session(struct fl_arguments *args, const ProtobufCMessage *message);
 bool fl_arguments_force_release(struct fl_arguments *args, const ProtobufCMessage *message);
 bool fl_arguments_transfer_leader(struct fl_arguments *args, const ProtobufCMessage *message);

@@ -83,6 +83,7 @@ bool fl_gateway__is_limited(struct fl_gateway *gateway, const struct fl_request 
     case FL_REQ_DESCRIBE:
     case FL_REQ_LIST:
     case FL_REQ_SESSIONS:
+    case FL_REQ_WAITS:
     case FL_REQ_WATCH:
         retry_ms = fl_rates_take(gateway->rates, now_ms, FL_RATE_PEER, host_of(peer));
         break;

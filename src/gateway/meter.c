@@ -15,6 +15,10 @@ static const char *const operations[FL_METER_OPERATIONS] = {
     [FL_REQ_STATUS] = "Status",
     [FL_REQ_WATCH] = "Watch",
     [FL_REQ_TRANSFER_LEADER] = "TransferLeader",
+    [FL_REQ_ADD_NODE] = "AddNode",
+    [FL_REQ_PROMOTE_NODE] = "PromoteNode",
+    [FL_REQ_REMOVE_NODE] = "RemoveNode",
+    [FL_REQ_WAITS] = "ListWaits",
 };
 
 const char *fl_meter_operation_text(unsigned operation)

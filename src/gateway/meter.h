@@ -14,7 +14,7 @@ enum fl_meter_outcome {
     FL_METER_OUTCOMES,
 };
 
-#define FL_METER_OPERATIONS (FL_REQ_TRANSFER_LEADER + 1)
+#define FL_METER_OPERATIONS (FL_REQ_LAST + 1)
 
 struct fl_gateway_meter {
     uint64_t counts[FL_METER_OPERATIONS][FL_METER_OUTCOMES];

@@ -58,6 +58,8 @@ const struct fl_unary_method fl_unary_methods[] = {
      fl_answer_status},
     {ADMIN("ListSessions"), &fencelock__v1__list_sessions_request__descriptor,
      fl_arguments_list_sessions, fl_answer_list_sessions},
+    {ADMIN("ListWaits"), &fencelock__v1__list_waits_request__descriptor, fl_arguments_list_waits,
+     fl_answer_list_waits},
     {ADMIN("EndSession"), &fencelock__v1__end_session_request__descriptor, fl_arguments_end_session,
      fl_answer_end_session},
     {ADMIN("ForceRelease"), &fencelock__v1__force_release_request__descriptor,

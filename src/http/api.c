@@ -110,7 +110,8 @@ static void call_method(struct fl_site *site, struct fl_http_exchange *x,
 static bool only_reads(const struct fl_unary_method *method)
 {
     return method->read == fl_arguments_describe || method->read == fl_arguments_list ||
-           method->read == fl_arguments_status || method->read == fl_arguments_list_sessions;
+           method->read == fl_arguments_status || method->read == fl_arguments_list_sessions ||
+           method->read == fl_arguments_list_waits;
 }
 
 static const struct fl_unary_method *find_method(struct fl_str call, bool *ret_is_open_session)

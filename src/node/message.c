@@ -35,6 +35,7 @@ static const uint32_t request_fields[] = {
     [FL_REQ_DESCRIBE] = F_NAME | F_MAX | F_FLAGS,
     [FL_REQ_LIST] = F_NAME | F_AFTER | F_MAX | F_FLAGS,
     [FL_REQ_SESSIONS] = F_SESSION | F_MAX | F_FLAGS,
+    [FL_REQ_WAITS] = F_MAX | F_FLAGS,
     [FL_REQ_FORCE_RELEASE] = F_NAME | F_TOKEN | F_WHO,
     [FL_REQ_END_SESSION] = F_SESSION | F_WHO,
     [FL_REQ_STATUS] = 0,

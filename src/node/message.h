@@ -44,8 +44,9 @@ enum fl_request_type {
     FL_REQ_ADD_NODE = 18,        /* node_id, name: its address; it does not vote yet */
     FL_REQ_PROMOTE_NODE = 19,    /* node_id: to voter, once it has caught up */
     FL_REQ_REMOVE_NODE = 20,     /* node_id; a leader hands over first */
+    FL_REQ_WAITS = 21,           /* max, stale_ok: what is waited for, and by whom */
 };
-#define FL_REQ_LAST FL_REQ_REMOVE_NODE
+#define FL_REQ_LAST FL_REQ_WAITS
 
 struct fl_request {
     enum fl_request_type type;
@@ -119,7 +120,8 @@ struct fl_reply {
 
     struct fl_name_info name_info; /* DESCRIBE */
     uint32_t closed_for_ms;        /* DESCRIBE: lock-delay left */
-    struct fl_reply_request {      /* DESCRIBE: holders, then waiters; RESUME: holds, then waits */
+    struct fl_reply_request {      /* DESCRIBE: holders, then waiters; RESUME: holds, then
+                                    waits; WAITS: name by name, each as DESCRIBE */
         struct fl_session_id session;
         struct fl_str client, name;
         uint64_t request_id;
@@ -145,7 +147,7 @@ struct fl_reply {
         uint64_t age_ms;
     } * sessions;
     size_t n_sessions;
-    bool more;                  /* LIST, SESSIONS: there is a next page */
+    bool more;                  /* LIST, SESSIONS, WAITS: there is more */
     struct fl_status_info info; /* STATUS */
 };
 

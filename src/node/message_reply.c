@@ -271,6 +271,10 @@ static void put_answer(struct fl_buf *buf, const struct fl_reply *reply)
         put_names(buf, reply);
         fl_buf_put_u8(buf, reply->more);
         break;
+    case FL_REQ_WAITS:
+        put_requests(buf, reply);
+        fl_buf_put_u8(buf, reply->more);
+        break;
     case FL_REQ_SESSIONS:
         put_sessions(buf, reply);
         fl_buf_put_u8(buf, reply->more);
@@ -317,6 +321,10 @@ static void read_answer(struct fl_reader *r, struct fl_reply *reply)
         break;
     case FL_REQ_LIST:
         read_names(r, reply);
+        reply->more = fl_codec_bool(r);
+        break;
+    case FL_REQ_WAITS:
+        read_requests(r, reply);
         reply->more = fl_codec_bool(r);
         break;
     case FL_REQ_SESSIONS:

@@ -10,7 +10,8 @@
 
 const char *fl_node__read_fault(const struct fl_request *request, const char **ret_why)
 {
-    bool is_paged = request->type == FL_REQ_LIST || request->type == FL_REQ_SESSIONS;
+    bool is_paged = request->type == FL_REQ_LIST || request->type == FL_REQ_SESSIONS ||
+                    request->type == FL_REQ_WAITS;
 
     bool has_name =
         request->type == FL_REQ_DESCRIBE || (request->type == FL_REQ_WATCH && !request->is_prefix);
@@ -198,6 +199,52 @@ static void list_sessions(const struct fl_node *node, const struct fl_request *r
     fl_machine_each_session(node->machine, add_session, &sessions);
 }
 
+/* --- Who waits for whom --- */
+
+struct waits {
+    struct fl_str *names; /* of the waits; one may stand there often */
+    size_t n;
+};
+
+static void note_wait(void *ctx, const struct fl_request_info *info)
+{
+    struct waits *waits = ctx;
+
+    waits->names[waits->n++] = info->name;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return fl_str_compare(*(const struct fl_str *)a, *(const struct fl_str *)b);
+}
+
+static void list_waits(const struct fl_node *node, const struct fl_request *request,
+                       struct fl_reply *reply)
+{
+    struct waits waits = {fl_xcalloc((size_t)request->max + 1, sizeof *waits.names), 0};
+    struct requests requests = {node, reply, 0};
+
+    fl_machine_each_wait(node->machine, (size_t)request->max + 1, note_wait, &waits);
+    if (waits.n > request->max) {
+        waits.n = request->max;
+        reply->more = true;
+    }
+    qsort(waits.names, waits.n, sizeof *waits.names, compare_names);
+    for (size_t i = 0; i < waits.n; i++) {
+        struct fl_name_info info;
+
+        if (i > 0 && fl_str_equal(waits.names[i], waits.names[i - 1]))
+            continue;
+        if (reply->n_requests > 4 * (size_t)request->max) { /* names that very many hold */
+            reply->more = true;
+            break;
+        }
+        fl_machine_describe(node->machine, waits.names[i], request->max, &info, add_request,
+                            &requests);
+    }
+    free(waits.names);
+}
+
 void fl_node__read_answer(struct fl_node *node, struct link *link, const struct fl_request *request)
 {
     struct fl_reply reply = {
@@ -216,6 +263,9 @@ void fl_node__read_answer(struct fl_node *node, struct link *link, const struct 
         break;
     case FL_REQ_SESSIONS:
         list_sessions(node, request, &reply);
+        break;
+    case FL_REQ_WAITS:
+        list_waits(node, request, &reply);
         break;
     default:
         resume(node, link, request, &reply);

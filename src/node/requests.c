@@ -21,7 +21,7 @@ static bool may_grant(enum fl_request_type type)
 static bool may_be_stale(const struct fl_request *request)
 {
     return request->stale_ok && (request->type == FL_REQ_DESCRIBE || request->type == FL_REQ_LIST ||
-                                 request->type == FL_REQ_SESSIONS);
+                                 request->type == FL_REQ_SESSIONS || request->type == FL_REQ_WAITS);
 }
 
 static enum fl_command_type command_type(enum fl_request_type type)
@@ -235,6 +235,7 @@ void fl_node__request(struct fl_node *node, struct link *link, const struct fl_r
     case FL_REQ_DESCRIBE:
     case FL_REQ_LIST:
     case FL_REQ_SESSIONS:
+    case FL_REQ_WAITS:
     case FL_REQ_WATCH:
         ask(node, link, request, data, len);
         break;

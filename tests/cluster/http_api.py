@@ -244,6 +244,23 @@ class Http(unittest.TestCase):
         self.call("LockService/Release", {"session_id": first, "name": "kept", "token": answers[0]["token"]})
         self.assertIn(b'"granted": true', later.recv(65536))
 
+    def test_those_who_wait_in_a_circle_are_named(self):
+        """C80: long after they began to, on any node, until one gives up."""
+        one, two = self.open("circle-one"), self.open("circle-two")
+        self.call("LockService/Acquire", {"session_id": one, "name": "circle/a"})
+        self.call("LockService/Acquire", {"session_id": two, "name": "circle/b"})
+        self.start_waiting("circle/b", one)
+        self.start_waiting("circle/a", two)
+        told = self.ask("GET", "/v1/AdminService/ListWaits", address=self.cluster.nodes[2]["http"])[1]
+        cycles = [sorted((step["client"], step["waits_for"]) for step in cycle["steps"]) for cycle in told["cycles"]]
+        self.assertEqual(cycles, [[("circle-one", "circle/b"), ("circle-two", "circle/a")]])
+        name = next(name for name in told["names"] if name["name"] == "circle/a")
+        self.assertEqual([(h["client"], h["session_id"]) for h in name["holders"]], [("circle-one", one)])
+        self.assertEqual([(w["client"], w["session_id"]) for w in name["waiters"]], [("circle-two", two)])
+        self.call("LockService/CloseSession", {"session_id": one})
+        self.assertEqual(self.ask("GET", "/v1/AdminService/ListWaits")[1]["cycles"], [])
+        self.assertEqual(self.ask("GET", "/v1/AdminService/ListWaits?max=1001")[1]["error"]["field"], "max")
+
     def test_an_operator_ends_a_session_and_forces_a_name(self):
         holder = self.open("victim")
         granted = self.call("LockService/Acquire", {"session_id": holder, "name": "forced"})
