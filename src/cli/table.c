@@ -1,15 +1,18 @@
 /* Tables for people: columns as wide as they must be, cells escaped so that no name can draw on the
- * terminal. */
+ * terminal. On a terminal that is too narrow the widest are cut; in a file or pipe nothing is. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/str.h"
 #include "cli/cli.h"
 
-#define CELL_BYTES_MAX 2100 /* a name of 512 bytes, all of them escaped */
+#define COLUMN_WIDTH_MIN 8
+#define CELL_BYTES_MAX   2100 /* a name of 512 bytes, all of them escaped */
 
 void cli_table_init(struct cli_table *table, const char *const *heads, int n_columns)
 {
@@ -51,12 +54,53 @@ static int column_width(const struct cli_table *table, int column)
     return width;
 }
 
+/* The terminal's columns; 0: it is none, and nothing is cut. */
+static int terminal_width(void)
+{
+    struct winsize size;
+
+    return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/* Takes from the widest column until the row fits, or all are narrow. */
+static void fit(const struct cli_table *table, int *widths)
+{
+    int over = (table->n_columns - 1) * 2 - terminal_width();
+
+    if (terminal_width() == 0)
+        return;
+    for (int c = 0; c < table->n_columns; c++)
+        over += widths[c];
+    for (; over > 0; over--) {
+        int widest = 0;
+
+        for (int c = 1; c < table->n_columns; c++)
+            widest = widths[c] > widths[widest] ? c : widest;
+        if (widths[widest] <= COLUMN_WIDTH_MIN)
+            return;
+        widths[widest]--;
+    }
+}
+
+static size_t bytes_of(const char *text, int width)
+{
+    size_t at = 0;
+
+    for (; text[at] != '\0'; at++)
+        if (((unsigned char)text[at] & 0xc0) != 0x80 && width-- == 0)
+            break;
+    return at;
+}
+
 static void print_row(const struct cli_table *table, const char *const *cells, const int *widths)
 {
     for (int c = 0; c < table->n_columns; c++) {
-        int pad = c + 1 < table->n_columns ? widths[c] - width_of(cells[c]) + 2 : 0;
+        bool is_cut = width_of(cells[c]) > widths[c];
+        int shown = is_cut ? widths[c] : width_of(cells[c]);
+        int pad = c + 1 < table->n_columns ? widths[c] - shown + 2 : 0;
 
-        printf("%s%*s", cells[c], pad, "");
+        printf("%.*s%s%*s", (int)bytes_of(cells[c], is_cut ? shown - 1 : shown), cells[c],
+               is_cut ? "\u2026" : "", pad, "");
     }
     putchar('\n');
 }
@@ -67,6 +111,7 @@ void cli_table_print(const struct cli_table *table)
 
     for (int c = 0; c < table->n_columns; c++)
         widths[c] = column_width(table, c);
+    fit(table, widths);
     print_row(table, table->heads, widths);
     for (size_t i = 0; i < table->n_cells; i += (size_t)table->n_columns)
         print_row(table, (const char *const *)&table->cells[i], widths);

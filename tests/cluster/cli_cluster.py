@@ -1,9 +1,13 @@
 """The tool against a real cluster of three nodes: what an operator does by hand."""
+import fcntl
 import json
 import os
+import pty
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import unittest
 
 from cluster import PATIENCE, TOOL, Cluster, wait_for
@@ -92,6 +96,44 @@ class ClusterTest(unittest.TestCase):
         told = self.cluster.json("bench", "--seconds", "1", "--rate", "200")
         self.assertEqual(told["skipped"], 0)
         self.assertEqual(told["acquire"]["n"], 100)
+
+    def test_top_shows_the_busiest_and_the_most_contended_names(self):
+        holder = self.hold("top/hot")
+        waiters = [self.cluster.start("run", "top/hot", "--wait", "60s", "--", "true") for _ in range(3)]
+        top = self.cluster.start("top", "--json", "--interval", "200ms", stdout=subprocess.PIPE)
+        looks = map(json.loads, top.stdout)
+        look = next(look for look in looks if look["contended"] and look["contended"][0]["waiters"] == 3)
+        self.assertEqual(look["contended"][0]["name"], "top/hot")
+        self.assertGreater(look["leader_id"], 0)
+        for _ in range(5):
+            self.cluster.tool("run", "top/busy", "--", "true", check=True)
+        next(look for look in looks if [each for each in look["busiest"] if each["name"] == "top/busy"])
+        top.kill()
+        top.communicate()
+        self.assertIn("NODE  ROLE", self.cluster.tool("top", "--iterations", "1", check=True).stdout)
+        self.end(holder)
+        self.assertEqual([waiter.wait(60) for waiter in waiters], [0, 0, 0])
+
+    def test_tables_fit_the_terminal_and_are_whole_in_a_pipe(self):
+        name = "narrow/" + "x" * 200
+        self.hold(name)
+        self.assertIn(name, self.cluster.tool("ls", "narrow/", check=True).stdout)
+        pid, terminal = pty.fork()
+        if pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 72, 0, 0))
+            os.execve(TOOL, [TOOL, "ls", "narrow/"], self.cluster.env)
+        shown = b""
+        try:
+            while data := os.read(terminal, 10000):
+                shown += data
+        except OSError:
+            pass  # it has ended
+        os.waitpid(pid, 0)
+        os.close(terminal)
+        lines = shown.decode().splitlines()
+        self.assertGreaterEqual(len(lines), 2, shown)
+        self.assertTrue(all(len(line) <= 72 for line in lines), lines)
+        self.assertIn("\u2026", lines[1])
 
     def test_watch_tells_grants_and_ends(self):
         watch = self.cluster.start("watch", "--prefix", "watched/", "--json", stdout=subprocess.PIPE)
