@@ -5,7 +5,7 @@ A history is text, a line for each event. Times are nanoseconds on CLOCK_MONOTON
     i TIME OP CLIENT acquire NAME MODE LIMIT WAIT_MS    asked
     i TIME OP CLIENT release NAME ACQUIRE_OP
     i TIME OP CLIENT describe NAME
-    r TIME OP ok TOKEN [INDEX]                          heard: granted; INDEX of the log, where the client sees it
+    r TIME OP ok TOKEN [INDEX]                          heard: granted; the log's INDEX, where the client sees it
     r TIME OP ok [INDEX]                                released
     r TIME OP ok INDEX holders[=T,..] waiters[=C,..]    described; clients in their order in the queue
     r TIME OP no TOKEN                                  not granted, and never will be; the holder's token, 0: untold
@@ -267,17 +267,18 @@ def releases_do_what_they_say(name):
 
 
 def the_log_tells_the_same(name):
-    """L13, by the log's own indices, where clients see them."""
-    for a, b in zip(*[[g for g in name.grants if g.index is not None][i:] for i in (0, 1)]):
-        if a.index > b.index:
-            yield f"L13: {a} is at index {a.index}, behind {b} at {b.index}"
-        if not a.goes_with(b) and a.is_released() and a.release.index is not None and a.release.index > b.index:
-            yield f"L13: {b} is at index {b.index}, before the end of {a} at {a.release.index}"
+    """L13, by the log's own indices, where clients see them. The index of an answer is that of the entry that gave it:
+    for a repeated request, later than what it tells of."""
+    seen = [g for g in name.grants if g.index is not None]
     for read_op in (d for d in name.describes if d.result == "ok"):
         for grant in (name.by_token.get(t) for t in read_op.holders):
-            if grant is not None and grant.is_released() and grant.release.index is not None and \
-                    grant.release.index <= read_op.index:
+            if grant is None:
+                continue
+            if grant.is_released() and grant.release.index is not None and grant.release.index <= read_op.index:
                 yield f"L13: read {read_op.id} at {read_op.index} shows {grant}, ended at {grant.release.index}"
+            for later in seen[bisect.bisect_right(seen, grant.token, key=lambda g: g.token):]:
+                if later.index <= read_op.index and not later.goes_with(grant):
+                    yield f"L13: read {read_op.id} at {read_op.index} shows {grant}, and {later} came at {later.index}"
 
 
 RULES = [tokens_are_new_and_rise, nobody_holds_beside_another, grants_end_before_others_begin, refusals_name_a_holder,
