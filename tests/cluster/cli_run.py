@@ -9,7 +9,7 @@ import tempfile
 import time
 import unittest
 
-from cluster import PATIENCE, TOOL, wait_for
+from cluster import PATIENCE, TOOL, wait_for, within
 from fakelock import FakeLock
 
 
@@ -31,7 +31,7 @@ class RunTest(unittest.TestCase):
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
-            process.communicate()
+            process.communicate(timeout=PATIENCE)
         self.fake.is_silent = False
         self.fake.stop()
         self.dir.cleanup()
@@ -51,8 +51,12 @@ class RunTest(unittest.TestCase):
     def shell(self, script):
         """A run of a shell script with a short ttl, once it has said "up"."""
         process = self.start("run", "L", "--ttl", "1s", "--", "sh", "-c", script)
-        self.assertEqual(process.stdout.readline(), "up\n")
+        self.expect_line(process, "up\n")
         return process
+
+    def expect_line(self, process, line):
+        said = within(process.stdout.readline, f"the line {line!r} of the command")
+        self.assertEqual(said, line, "" if said else self.rest(process.stderr))
 
     def lives(self, group):
         try:
@@ -61,9 +65,12 @@ class RunTest(unittest.TestCase):
             return False
         return True
 
+    def rest(self, stream):
+        return within(stream.read, "the end of what the tool and its command say")
+
     def expect_gone(self, process):
         """All that held the command's output is gone."""
-        process.stdout.read()
+        within(process.stdout.read, "the end of all that the command started")
 
     # Exit codes and environment (C16, C18).
 
@@ -95,7 +102,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(done.stderr, "")
 
     def test_no_descriptor_of_ours_leaks(self):
-        plain = subprocess.run(["ls", "/proc/self/fd"], capture_output=True, text=True).stdout
+        plain = subprocess.run(["ls", "/proc/self/fd"], capture_output=True, text=True, timeout=PATIENCE).stdout
         self.assertEqual(self.tool("run", "L", "--", "ls", "/proc/self/fd").stdout, plain)
 
     # Signals (C15).
@@ -105,7 +112,7 @@ class RunTest(unittest.TestCase):
                              "while :; do sleep 0.02; done")
         for number, said in ((signal.SIGUSR1, "usr1\n"), (signal.SIGHUP, "hup\n")):
             process.send_signal(number)
-            self.assertEqual(process.stdout.readline(), said)
+            self.expect_line(process, said)
         process.terminate()
         self.assertEqual(process.wait(PATIENCE), 7)
         self.assertEqual(self.fake.holders("L"), [])
@@ -117,7 +124,7 @@ class RunTest(unittest.TestCase):
             wait_for(lambda: self.fake.waiters("L") == 1, "a waiter")
             waiter.send_signal(number)
             self.assertEqual(waiter.wait(PATIENCE), 128 + number)
-            self.assertEqual(waiter.stdout.read(), "")
+            self.assertEqual(self.rest(waiter.stdout), "")
             wait_for(lambda: self.fake.waiters("L") == 0, "an empty queue")
         holder.terminate()
 
@@ -130,11 +137,11 @@ class RunTest(unittest.TestCase):
         self.expect_gone(process)
         self.assertEqual(len(self.fake.holders("L")), 1)  # the server had not ended the session yet
         self.assertEqual(process.wait(PATIENCE), 76)
-        self.assertIn("lease", process.stderr.read())
+        self.assertIn("lease", self.rest(process.stderr))
 
     def test_a_stopped_tool_does_not_keep_the_command_alive(self):
         process = self.shell("echo up; echo $$; sleep 600 & while :; do sleep 0.02; done")
-        group = int(process.stdout.readline())
+        group = int(within(process.stdout.readline, "the group's number"))
         process.send_signal(signal.SIGSTOP)
         wait_for(lambda: not self.lives(group), "the command's group to be dead")
         self.assertEqual(len(self.fake.holders("L")), 1)
@@ -144,7 +151,7 @@ class RunTest(unittest.TestCase):
     def test_a_killed_tool_takes_the_command_along_and_the_lock_is_free_at_once(self):
         process = self.start("run", "L", "--ttl", "1h", "--", "sh", "-c",
                              "trap '' TERM INT HUP; echo up; setsid sleep 600 & sleep 600")
-        self.assertEqual(process.stdout.readline(), "up\n")
+        self.expect_line(process, "up\n")
         process.kill()
         self.expect_gone(process)
         wait_for(lambda: self.fake.holders("L") == [], "the lock to be free, long before its ttl")
@@ -155,7 +162,7 @@ class RunTest(unittest.TestCase):
         done = self.tool("force-release", "L", "--token", "1", "--reason", "stuck", "--by", "ops")
         self.assertEqual(done.returncode, 0)
         self.assertEqual(process.wait(PATIENCE), 76)
-        self.assertIn("ops", process.stderr.read())
+        self.assertIn("ops", self.rest(process.stderr))
 
     def test_a_session_that_the_server_forgot_ends_the_command(self):
         process = self.shell("echo up; sleep 600")
@@ -167,13 +174,13 @@ class RunTest(unittest.TestCase):
         process.terminate()
         process.wait(PATIENCE)
         process = self.start("run", "L", "--ttl", "2s", "--", "sh", "-c", "echo up; sleep 3; echo done")
-        self.assertEqual(process.stdout.readline(), "up\n")
+        self.expect_line(process, "up\n")
         for _ in range(3):
             self.fake.drop_streams()
             resumed = self.fake.resumed
             wait_for(lambda: self.fake.resumed > resumed, "a resume")
         self.assertEqual(process.wait(PATIENCE), 0)
-        self.assertEqual(process.stdout.read(), "done\n")
+        self.assertEqual(self.rest(process.stdout), "done\n")
         self.assertEqual(self.fake.opened, 2)
 
     def test_heartbeats_keep_it_for_many_ttls(self):
@@ -191,9 +198,9 @@ class RunTest(unittest.TestCase):
         os.write(terminal, b"hello\n")
         seen = b""
         while b"got hello" not in seen:
-            seen += os.read(terminal, 1000)
+            seen += within(lambda: os.read(terminal, 1000), f"the command's words on its terminal, after {seen}")
         os.write(terminal, b"\x03")
-        _, status = os.waitpid(pid, 0)
+        _, status = within(lambda: os.waitpid(pid, 0), f"the end after ^C of tool {pid}")
         self.assertEqual(os.waitstatus_to_exitcode(status), 128 + signal.SIGINT)
         os.close(terminal)
 
@@ -205,7 +212,8 @@ class RunTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (0, "token 1\n"))
         time.sleep(2)  # two ttls
         self.assertEqual(self.fake.holders("it's"), [1])
-        told = subprocess.run(["sh", "-c", f". {file}; echo $FENCELOCK_TOKEN $FENCELOCK_NAME"], capture_output=True, text=True)
+        told = subprocess.run(["sh", "-c", f". {file}; echo $FENCELOCK_TOKEN $FENCELOCK_NAME"], capture_output=True, text=True,
+                              timeout=PATIENCE)
         self.assertEqual(told.stdout, "1 it's\n")
         again = self.tool("acquire", "it's", "--hold-session", file)
         self.assertEqual(again.returncode, 70)

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -25,6 +26,17 @@ def wait_for(condition, what, patience=PATIENCE):
             return value
         time.sleep(0.02)
     raise AssertionError(f"waited {patience} s for: {what}")
+
+
+def within(call, what, patience=PATIENCE):
+    """What the call returns; fails with `what` when it hangs."""
+    result = []
+    thread = threading.Thread(target=lambda: result.append(call()), daemon=True)
+    thread.start()
+    thread.join(patience)
+    if not result:
+        raise AssertionError(f"waited {patience} s for: {what}")
+    return result[0]
 
 
 class Cluster:
