@@ -219,8 +219,6 @@ int main(int argc, char **argv)
     fl_loop_run(load.loop);
     fl_timer_clear(load.loop, &patience);
     fl_timer_clear(load.loop, &load.timer);
-    if (load.probe.every_ns != 0)
-        probe_deinit(&load.probe);
     swarm_deinit(&load.swarm);
     fl_loop_free(load.loop);
     return load.has_failed ? 1 : 0;

@@ -36,10 +36,7 @@ static void on_settled(struct fl_timer *timer, uint64_t now_ms)
     (void)now_ms;
     probe_tell(&load->probe, "from the silence on");
     load_tell_swarm(load);
-    if (load->probe.swarm.n_lost != 0)
-        load_end(load, "the prober lost its session");
-    else
-        load_end(load, NULL);
+    load_end(load, probe_stop(&load->probe) ? NULL : "the prober lost its session");
     swarm_deinit(&expiry.owners);
 }
 
@@ -66,7 +63,7 @@ static void fall_silent(struct fl_timer *timer, uint64_t now_ms)
 
 static void fall_silent_soon(struct load *load)
 {
-    probe_init(&load->probe, load->loop, load->probe_endpoints, load->rate);
+    probe_start(&load->probe, load->probe_endpoints, load->rate);
     load->timer.fire = fall_silent;
     fl_timer_set(load->loop, &load->timer, fl_loop_now_ms(load->loop) + SETTLE_S * 1000);
 }
