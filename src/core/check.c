@@ -135,13 +135,20 @@ static void check_name(struct checker *c, fl_handle handle)
 static void check_names(struct checker *c)
 {
     struct fl_str last = {NULL, 0};
+    const char *fault = fl_order__fault(c->m);
+
+    if (fault != NULL)
+        broken(c, "I6: %s", fault);
 
     for (fl_handle at = fl_order_seek(c->m, last, false); at != 0 && c->result == FL_OK;
-         at = fl_order_seek(c->m, last, true)) {
+         at = fl_order_next(c->m, at)) {
         struct fl_str name = fl_lock_name(c->m, fl_lock_at(c->m, at));
+        fl_handle behind = fl_order_next(c->m, at);
 
         if (fl_str_compare(name, last) <= 0)
             broken(c, "I6: names are out of order");
+        if (fl_order_seek(c->m, name, false) != at || fl_order_seek(c->m, name, true) != behind)
+            broken(c, "I6: a name is not where it is sought");
         check_name(c, at);
         last = name;
     }

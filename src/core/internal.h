@@ -13,6 +13,7 @@
 #include "base/map.h"
 #include "core/handle_set.h"
 #include "core/machine.h"
+#include "core/order.h"
 #include "core/slab.h"
 
 typedef uint32_t fl_handle; /* 0: none */
@@ -48,9 +49,9 @@ struct due {
 };
 
 struct lock {
-    fl_handle holders;     /* ring of claims */
-    fl_handle text;        /* in the slab of its length */
-    fl_handle left, right; /* order.c */
+    fl_handle holders; /* ring of claims */
+    fl_handle text;    /* in the slab of its length */
+    uint32_t leaf;     /* order.c */
     fl_handle extra;
     uint16_t name_len;
 };
@@ -102,7 +103,7 @@ struct fl_machine {
     struct fl_slab texts[TEXT_CLASSES]; /* by (length + 3) / 4 - 1 */
     struct fl_handle_set by_name, by_request;
     struct fl_handle_set by_token; /* holds of names that many may hold: shared, counted */
-    fl_handle order_root;
+    struct order order;
     struct fl_heap due; /* waits and closings */
     struct fl_hash_key hash_key;
 
@@ -176,13 +177,6 @@ struct extra *fl_name_need_extra(struct fl_machine *m, fl_handle lock);
 uint64_t fl_name_stable_hash(struct fl_str name);
 void fl_names_init(struct fl_machine *m);
 void fl_names_deinit(struct fl_machine *m);
-
-/* --- Their order (order.c): a treap over the lock records, priorities from the handles --- */
-
-void fl_order_add(struct fl_machine *m, fl_handle lock);
-void fl_order_remove(struct fl_machine *m, fl_handle lock);
-/* The first name that is not before `from` (or, with `after`, that is behind it); 0: none. */
-fl_handle fl_order_seek(const struct fl_machine *m, struct fl_str from, bool after);
 
 /* --- Claims (claim.c) --- */
 

@@ -713,8 +713,9 @@ void fl_machine_stats(const struct fl_machine *m, struct fl_machine_stats *ret_s
     size_t memory = sizeof *m + m->loose_memory + fl_slab_memory(&m->locks) +
                     fl_slab_memory(&m->claims) + fl_slab_memory(&m->extras) +
                     fl_handle_set_memory(&m->by_name) + fl_handle_set_memory(&m->by_request) +
-                    fl_handle_set_memory(&m->by_token) + m->due.capacity * sizeof(void *) +
-                    m->sessions_capacity * 12 + m->by_session.capacity * sizeof(struct fl_map_slot);
+                    fl_handle_set_memory(&m->by_token) + fl_order_memory(&m->order) +
+                    m->due.capacity * sizeof(void *) + m->sessions_capacity * 12 +
+                    m->by_session.capacity * sizeof(struct fl_map_slot);
 
     for (size_t i = 0; i < TEXT_CLASSES; i++)
         memory += fl_slab_memory(&m->texts[i]);

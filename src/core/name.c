@@ -110,6 +110,7 @@ void fl_names_init(struct fl_machine *m)
     for (uint32_t i = 0; i < TEXT_CLASSES; i++)
         fl_slab_init(&m->texts[i], 4 * (i + 1));
     fl_handle_set_init(&m->by_name, hash_of_lock, m);
+    fl_order_init(&m->order);
 }
 
 void fl_names_deinit(struct fl_machine *m)
@@ -119,4 +120,5 @@ void fl_names_deinit(struct fl_machine *m)
     for (uint32_t i = 0; i < TEXT_CLASSES; i++)
         fl_slab_deinit(&m->texts[i]);
     fl_handle_set_deinit(&m->by_name);
+    fl_order_deinit(&m->order);
 }

@@ -190,6 +190,6 @@ void fl_machine_list(const struct fl_machine *m, struct fl_str prefix, struct fl
             if (!visit(ctx, &info))
                 break;
         }
-        at = fl_order_seek(m, name, true);
+        at = fl_order_next(m, at);
     }
 }

@@ -137,16 +137,13 @@ static void save_header(struct saver *s)
     fl_buf_put_u64(&s->buf, m->next_seq);
 }
 
-/* In order, without recursion over two million names: each step is one descent. */
 static void save_names(struct saver *s, const uint32_t *order)
 {
     fl_handle at = fl_order_seek(s->m, FL_STR(""), false);
 
     while (at != 0 && s->error == FL_OK) {
-        const struct lock *lock = fl_lock_at(s->m, at);
-
-        save_name(s, lock, order);
-        at = fl_order_seek(s->m, fl_lock_name(s->m, lock), true);
+        save_name(s, fl_lock_at(s->m, at), order);
+        at = fl_order_next(s->m, at);
     }
 }
 
