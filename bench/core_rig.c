@@ -9,17 +9,12 @@
 
 static const uint64_t key[2] = {1, 2};
 
-static double seconds_of(clockid_t clock)
+double rig_cpu_seconds(void)
 {
     struct timespec now;
 
-    clock_gettime(clock, &now);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-double rig_seconds_now(void)
-{
-    return seconds_of(CLOCK_MONOTONIC);
 }
 
 size_t rig_allocated(void)
@@ -51,11 +46,11 @@ void rig_add(struct rig *rig, const struct fl_command *command)
 
 void rig_submit(struct rig *rig)
 {
-    double began = seconds_of(CLOCK_THREAD_CPUTIME_ID), took;
+    double began = rig_cpu_seconds(), took;
 
     FL_REQUIRE(fl_machine_apply(rig->m, ++rig->index, 1, rig->batch.data, rig->batch.len, rig->sink,
                                 rig->ctx) == 0);
-    took = seconds_of(CLOCK_THREAD_CPUTIME_ID) - began;
+    took = rig_cpu_seconds() - began;
     rig->applying += took;
     if (took > rig->longest)
         rig->longest = took;

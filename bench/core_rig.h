@@ -26,7 +26,8 @@ void rig_submit(struct rig *rig);
 /* Forgets what was measured. */
 void rig_restart(struct rig *rig);
 
-double rig_seconds_now(void);
+/* Of this thread, on the processor. */
+double rig_cpu_seconds(void);
 /* What malloc has given out. */
 size_t rig_allocated(void);
 /* Sessions 0 to n - 1. */

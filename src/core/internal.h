@@ -170,6 +170,9 @@ fl_handle fl_ring_next(const struct fl_machine *m, enum ring ring, fl_handle hea
 struct fl_str fl_lock_name(const struct fl_machine *m, const struct lock *lock);
 fl_handle fl_name_find(const struct fl_machine *m, struct fl_str name);
 fl_handle fl_name_add(struct fl_machine *m, struct fl_str name);
+/* For loading: is found after fl_names_restored(), when it is known how many there are. */
+fl_handle fl_name_restore(struct fl_machine *m, struct fl_str name);
+void fl_names_restored(struct fl_machine *m);
 /* Forgets the lock when nobody holds it or waits, and it is not closed (I5). */
 void fl_name_drop_if_idle(struct fl_machine *m, fl_handle lock);
 struct extra *fl_name_need_extra(struct fl_machine *m, fl_handle lock);

@@ -49,7 +49,7 @@ fl_handle fl_name_find(const struct fl_machine *m, struct fl_str name)
     return fl_handle_set_find(&m->by_name, hash_of_name(m, name), has_name, &name);
 }
 
-fl_handle fl_name_add(struct fl_machine *m, struct fl_str name)
+static fl_handle lock_new(struct fl_machine *m, struct fl_str name)
 {
     struct fl_slab *texts = text_slab(m, name.len);
     fl_handle handle = fl_slab_take(&m->locks);
@@ -60,9 +60,28 @@ fl_handle fl_name_add(struct fl_machine *m, struct fl_str name)
     lock->name_len = (uint16_t)name.len;
     lock->text = fl_slab_take(texts);
     memcpy(fl_slab_at(texts, lock->text), name.data, name.len);
-    fl_handle_set_add(&m->by_name, handle);
     fl_order_add(m, handle);
     return handle;
+}
+
+fl_handle fl_name_add(struct fl_machine *m, struct fl_str name)
+{
+    fl_handle handle = lock_new(m, name);
+
+    fl_handle_set_add(&m->by_name, handle);
+    return handle;
+}
+
+fl_handle fl_name_restore(struct fl_machine *m, struct fl_str name)
+{
+    return lock_new(m, name);
+}
+
+void fl_names_restored(struct fl_machine *m)
+{
+    fl_handle_set_reserve(&m->by_name, m->locks.used);
+    for (fl_handle at = fl_order_seek(m, FL_STR(""), false); at != 0; at = fl_order_next(m, at))
+        fl_handle_set_add(&m->by_name, at);
 }
 
 struct extra *fl_name_need_extra(struct fl_machine *m, fl_handle handle)

@@ -309,7 +309,7 @@ static int load_name(struct loader *l, struct fl_reader *r)
         return FL_E_MALFORMED;
     memcpy(l->last_name, name.data, name.len);
     l->last_name_len = name.len;
-    l->lock = fl_name_add(l->m, name);
+    l->lock = fl_name_restore(l->m, name);
     if (flags != 0)
         fl_name_need_extra(l->m, l->lock)->limit = (uint32_t)limit;
     if (flags & NAME_IS_CLOSED)
@@ -466,6 +466,8 @@ static int order_dues(struct fl_machine *m)
 
 static int link_claims(struct loader *l)
 {
+    fl_names_restored(l->m);
+    fl_handle_set_reserve(&l->m->by_request, l->n_claims);
     if (l->n_claims != 0)
         qsort(l->claims, l->n_claims, sizeof *l->claims, compare_claims);
     for (size_t i = 0; i < l->n_claims; i++) {
