@@ -78,11 +78,23 @@ class Client:
                 time.sleep(0.02)
 
 
+def patiently(call):
+    """The call's result; a channel that saw its node die does not believe at once that it is back."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return call()
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+
+
 def listed(bed, i, prefix):
     """{name: token} of all that is held under the prefix."""
     found, page = {}, ""
     while True:
-        answer = bed.lock(i).List(prefix=prefix, page_size=1000, page_token=page, timeout=30)
+        answer = patiently(lambda: bed.lock(i).List(prefix=prefix, page_size=1000, page_token=page, timeout=30))
         found.update({item.name: item.token for item in answer.items})
         page = answer.next_page_token
         if not page:
