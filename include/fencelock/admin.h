@@ -76,6 +76,18 @@ FL_API int fl_promote_node(struct fl_client *client, uint64_t node_id, struct fl
 /* For ever. A leader hands over first. */
 FL_API int fl_remove_node(struct fl_client *client, uint64_t node_id, struct fl_why *why);
 
+struct fl_backup_info {
+    uint64_t size;  /* of the file, in bytes */
+    uint64_t index; /* the state is that of this entry */
+    uint64_t token; /* about the last one that was handed out */
+};
+/* Takes a backup of the running cluster. `write` gets the file from its beginning to its end, piece
+ * by piece, on the calling thread, and ends it with anything but 0; `info` is filled before the
+ * first. What it got is worth nothing unless this returns 0. */
+FL_API int fl_backup(struct fl_client *client,
+                     int (*write)(void *ctx, const void *data, size_t len), void *ctx,
+                     struct fl_backup_info *info, struct fl_why *why);
+
 enum fl_watch_kind {
     FL_WATCH_PRESENT = 1, /* held when the watch began */
     FL_WATCH_GRANTED = 2,

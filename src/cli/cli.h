@@ -33,7 +33,7 @@ struct cli_command {
 };
 extern const struct cli_command cli_run, cli_acquire, cli_release, cli_describe, cli_ls,
     cli_sessions, cli_status, cli_watch, cli_force_release, cli_end_session, cli_transfer_leader,
-    cli_top, cli_bench, cli_dev, cli_node;
+    cli_top, cli_bench, cli_dev, cli_node, cli_backup, cli_restore;
 
 /* ---- Options that every command has ---- */
 

@@ -8,7 +8,8 @@ static const struct cli_command *const commands[] = {
     &cli_run,         &cli_acquire,         &cli_release,  &cli_describe,
     &cli_ls,          &cli_watch,           &cli_sessions, &cli_status,
     &cli_top,         &cli_bench,           &cli_dev,      &cli_force_release,
-    &cli_end_session, &cli_transfer_leader, &cli_node,
+    &cli_end_session, &cli_transfer_leader, &cli_node,     &cli_backup,
+    &cli_restore,
 };
 
 static void print_help(FILE *to)

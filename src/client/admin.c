@@ -286,3 +286,69 @@ int fl_remove_node(struct fl_client *client, uint64_t node_id, struct fl_why *wh
     request.node_id = node_id;
     return order(client, PATH "RemoveNode", true, &request.base, why);
 }
+
+/* ---- Backup ---- */
+
+static int begin_backup(struct fl_client *client, Fencelock__V1__ReadBackupRequest *ret_next,
+                        struct fl_backup_info *info, struct fl_why *why)
+{
+    Fencelock__V1__BeginBackupRequest request = FENCELOCK__V1__BEGIN_BACKUP_REQUEST__INIT;
+    Fencelock__V1__BeginBackupResponse *response;
+    uint8_t *data;
+    size_t len;
+    int r = fl_call__unary(client, PATH "BeginBackup", true, &request.base, &data, &len, why);
+
+    if (r < 0)
+        return r;
+    response = fencelock__v1__begin_backup_response__unpack(NULL, len, data);
+    free(data);
+    if (response == NULL)
+        return malformed(why);
+    ret_next->backup_id = response->backup_id;
+    ret_next->node_id = response->node_id;
+    *info = (struct fl_backup_info){
+        .size = response->size, .index = response->index, .token = response->token};
+    fencelock__v1__begin_backup_response__free_unpacked(response, NULL);
+    return FL_OK;
+}
+
+/* 1: there is more. */
+static int read_backup(struct fl_client *client, Fencelock__V1__ReadBackupRequest *next,
+                       int (*write)(void *ctx, const void *data, size_t len), void *ctx,
+                       struct fl_why *why)
+{
+    Fencelock__V1__ReadBackupResponse *response;
+    uint8_t *data;
+    size_t len;
+    int r = fl_call__unary(client, PATH "ReadBackup", true, &next->base, &data, &len, why);
+
+    if (r < 0)
+        return r;
+    response = fencelock__v1__read_backup_response__unpack(NULL, len, data);
+    free(data);
+    if (response == NULL)
+        return malformed(why);
+    if (response->data.len > 0) {
+        r = 1;
+        next->offset += response->data.len;
+        if (write(ctx, response->data.data, response->data.len) != 0)
+            r = fl_why_set(why, FL_E_CLOSED, NULL, "the backup could not be written");
+    }
+    fencelock__v1__read_backup_response__free_unpacked(response, NULL);
+    return r;
+}
+
+int fl_backup(struct fl_client *client, int (*write)(void *ctx, const void *data, size_t len),
+              void *ctx, struct fl_backup_info *info, struct fl_why *why)
+{
+    Fencelock__V1__ReadBackupRequest next = FENCELOCK__V1__READ_BACKUP_REQUEST__INIT;
+    int r = begin_backup(client, &next, info, why);
+
+    if (r == FL_OK)
+        do
+            r = read_backup(client, &next, write, ctx, why);
+        while (r == 1);
+    if (r == FL_OK && next.offset != info->size)
+        r = fl_why_set(why, FL_E_INTERNAL, NULL, "the backup came short of its own length");
+    return r;
+}

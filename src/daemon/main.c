@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "daemon/backup_work.h"
 #include "daemon/options.h"
 #include "daemon/process.h"
 
@@ -35,6 +36,8 @@ int main(int argc, char **argv)
         printf("fencelockd %s\n", FL_VERSION);
     } else if (options.check_config) {
         printf("fencelockd: the configuration is good\n");
+    } else if (options.check_backup != NULL || options.restore != NULL) {
+        code = fl_backup_work(&options);
     } else {
         name_log(&options);
         code = fl_process_run(&options);

@@ -213,6 +213,29 @@ static const char *set_bootstrap(struct fl_options *o, const char *value)
     return set_flag(&o->bootstrap, value);
 }
 
+static const char *set_file(char **field, const char *value)
+{
+    if (*value == '\0' || strlen(value) > 250)
+        return "must be a path of at most 250 bytes";
+    replace(field, value);
+    return NULL;
+}
+
+static const char *set_restore(struct fl_options *o, const char *value)
+{
+    return set_file(&o->restore, value);
+}
+
+static const char *set_check_backup(struct fl_options *o, const char *value)
+{
+    return set_file(&o->check_backup, value);
+}
+
+static const char *set_min_token(struct fl_options *o, const char *value)
+{
+    return parse_number(value, 0, INT64_MAX, &o->min_token) ? NULL : "must be a number";
+}
+
 static const char *set_join(struct fl_options *o, const char *value)
 {
     return set_flag(&o->join, value);
@@ -244,6 +267,10 @@ static const struct option_row {
     {"bootstrap", set_bootstrap, true, NULL, "an empty directory begins a new cluster"},
     {"join", set_join, true, NULL,
      "an empty directory joins a cluster: see fencelock node add; --peer of one member is enough"},
+    {"restore", set_restore, false, "FILE",
+     "make the directory of a new cluster's first node from a backup, and end"},
+    {"min-token", set_min_token, false, "T", "restore: tokens begin above it, too"},
+    {"check-backup", set_check_backup, false, "FILE", "say whether a backup is whole, and end"},
     {"gateway", set_gateway, true, NULL, "a gateway alone: no data, serves clients for the nodes"},
     {"election-timeout", set_election_timeout, false, "MS",
      "how long a leader may be silent; 500, the same on every node"},
@@ -271,6 +298,8 @@ void fl_options_init(struct fl_options *o)
 
 void fl_options_deinit(struct fl_options *o)
 {
+    free(o->restore);
+    free(o->check_backup);
     free(o->directory);
     free(o->cluster);
     free(o->listen);
@@ -404,7 +433,13 @@ static int check_together(const struct fl_options *o, char *why)
 {
     const char *fault = NULL;
 
-    if (o->gateway && o->node_id != 0)
+    if (o->check_backup != NULL)
+        return FL_OK; /* needs nothing else */
+    if (o->restore != NULL && (o->bootstrap || o->join || o->gateway))
+        fault = "--restore makes a directory and ends: leave --bootstrap, --join and --gateway out";
+    else if (o->restore != NULL && fl_options_peer(o, o->node_id) == NULL)
+        fault = "--peer with this node's own address is missing: others will dial it";
+    else if (o->gateway && o->node_id != 0)
         fault = "--gateway has no node: leave --node-id out";
     else if (!o->gateway && o->node_id == 0)
         fault = "--node-id is missing (or --gateway, for a gateway alone)";

@@ -12,7 +12,9 @@
 #define FL_PREFIXES_MAX 32
 
 struct fl_options {
-    uint64_t node_id; /* 0: a gateway alone */
+    uint64_t node_id;             /* 0: a gateway alone */
+    char *restore, *check_backup; /* a backup's file: work on it, and end */
+    uint64_t min_token;
     char *directory, *cluster, *listen, *peer_listen;
     char *http_listen; /* NULL: no HTTP port */
     struct fl_option_peer {

@@ -408,3 +408,26 @@ FL_ANSWER(remove_node)
     (void)context;
     return &response->base;
 }
+
+FL_ANSWER(begin_backup)
+{
+    NEW(response, BeginBackupResponse, BEGIN_BACKUP_RESPONSE);
+
+    (void)context;
+    response->backup_id = reply->request_id;
+    response->node_id = reply->node_id;
+    response->size = reply->size;
+    response->index = reply->index;
+    response->token = reply->token;
+    return &response->base;
+}
+
+FL_ANSWER(read_backup)
+{
+    NEW(response, ReadBackupResponse, READ_BACKUP_RESPONSE);
+
+    (void)context;
+    response->data = (ProtobufCBinaryData){.len = reply->bytes.len,
+                                           .data = (uint8_t *)(uintptr_t)reply->bytes.data};
+    return &response->base;
+}

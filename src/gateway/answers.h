@@ -33,6 +33,8 @@ FL_ANSWER(list_waits);
 FL_ANSWER(end_session);
 FL_ANSWER(force_release);
 FL_ANSWER(transfer_leader);
+FL_ANSWER(begin_backup);
+FL_ANSWER(read_backup);
 FL_ANSWER(add_node);
 FL_ANSWER(promote_node);
 FL_ANSWER(remove_node);

@@ -393,3 +393,21 @@ bool fl_arguments_remove_node(struct fl_arguments *args, const ProtobufCMessage 
     args->request->type = FL_REQ_REMOVE_NODE;
     return read_node_id(args, ((const Fencelock__V1__RemoveNodeRequest *)message)->node_id);
 }
+
+bool fl_arguments_begin_backup(struct fl_arguments *args, const ProtobufCMessage *message)
+{
+    (void)message;
+    args->request->type = FL_REQ_BACKUP;
+    return true;
+}
+
+bool fl_arguments_read_backup(struct fl_arguments *args, const ProtobufCMessage *message)
+{
+    const Fencelock__V1__ReadBackupRequest *read =
+        (const Fencelock__V1__ReadBackupRequest *)message;
+
+    args->request->type = FL_REQ_BACKUP_READ;
+    args->request->request_id = read->backup_id;
+    args->request->from_index = read->offset;
+    return read_node_id(args, read->node_id);
+}

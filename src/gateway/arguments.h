@@ -37,6 +37,8 @@ bool fl_arguments_list_waits(struct fl_arguments *args, const ProtobufCMessage *
 bool fl_arguments_end_session(struct fl_arguments *args, const ProtobufCMessage *message);
 bool fl_arguments_force_release(struct fl_arguments *args, const ProtobufCMessage *message);
 bool fl_arguments_transfer_leader(struct fl_arguments *args, const ProtobufCMessage *message);
+bool fl_arguments_begin_backup(struct fl_arguments *args, const ProtobufCMessage *message);
+bool fl_arguments_read_backup(struct fl_arguments *args, const ProtobufCMessage *message);
 bool fl_arguments_add_node(struct fl_arguments *args, const ProtobufCMessage *message);
 bool fl_arguments_promote_node(struct fl_arguments *args, const ProtobufCMessage *message);
 bool fl_arguments_remove_node(struct fl_arguments *args, const ProtobufCMessage *message);

@@ -66,6 +66,10 @@ const struct fl_unary_method fl_unary_methods[] = {
      fl_arguments_force_release, fl_answer_force_release},
     {ADMIN("TransferLeader"), &fencelock__v1__transfer_leader_request__descriptor,
      fl_arguments_transfer_leader, fl_answer_transfer_leader},
+    {ADMIN("BeginBackup"), &fencelock__v1__begin_backup_request__descriptor,
+     fl_arguments_begin_backup, fl_answer_begin_backup},
+    {ADMIN("ReadBackup"), &fencelock__v1__read_backup_request__descriptor, fl_arguments_read_backup,
+     fl_answer_read_backup},
     {ADMIN("AddNode"), &fencelock__v1__add_node_request__descriptor, fl_arguments_add_node,
      fl_answer_add_node},
     {ADMIN("PromoteNode"), &fencelock__v1__promote_node_request__descriptor,
@@ -249,17 +253,39 @@ static void complete(struct fl_unary *unary, struct fl_request *request, const c
     unary->request_id = request->request_id;
 }
 
+/* The node's link, or an error. */
+static int link_of(const struct fl_router *router, uint64_t node_id)
+{
+    for (unsigned i = 0; i < fl_router_links(router); i++)
+        if (fl_router_link_node(router, i) == node_id)
+            return (int)i;
+    return FL_E_UNREACHABLE;
+}
+
+static int ask(struct fl_unary *unary, const struct fl_request *request)
+{
+    struct fl_gateway *gateway = unary->gateway;
+    enum fl_route route = request->stale_ok ? FL_ROUTE_NEAREST : FL_ROUTE_LEADER;
+    int link = 0;
+
+    if (request->type == FL_REQ_BACKUP_READ) { /* only that node has it */
+        route = FL_ROUTE_LINK;
+        link = link_of(gateway->router, request->node_id);
+    }
+    return link < 0 ? link
+                    : fl_router_ask(gateway->router, fl_loop_now_ms(gateway->loop), &unary->ask,
+                                    request, route, (unsigned)link);
+}
+
 static struct fl_unary *start(struct fl_unary *unary, const struct fl_request *request,
                               bool is_for_all)
 {
-    struct fl_gateway *gateway = unary->gateway;
     struct fl_outcome outcome;
     int r;
 
     if (is_for_all)
         return gather_start(unary, request) ? NULL : unary;
-    r = fl_router_ask(gateway->router, fl_loop_now_ms(gateway->loop), &unary->ask, request,
-                      request->stale_ok ? FL_ROUTE_NEAREST : FL_ROUTE_LEADER, 0);
+    r = ask(unary, request);
     if (r == FL_OK)
         return unary;
     fl_outcome_of_error(&outcome, r);

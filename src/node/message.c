@@ -45,6 +45,8 @@ static const uint32_t request_fields[] = {
     [FL_REQ_ADD_NODE] = F_NAME | F_NODE_ID,
     [FL_REQ_PROMOTE_NODE] = F_NODE_ID,
     [FL_REQ_REMOVE_NODE] = F_NODE_ID,
+    [FL_REQ_BACKUP] = 0,
+    [FL_REQ_BACKUP_READ] = F_REQUEST_ID | F_NODE_ID | F_FROM_INDEX,
 };
 
 enum {

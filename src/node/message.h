@@ -45,8 +45,12 @@ enum fl_request_type {
     FL_REQ_PROMOTE_NODE = 19,    /* node_id: to voter, once it has caught up */
     FL_REQ_REMOVE_NODE = 20,     /* node_id; a leader hands over first */
     FL_REQ_WAITS = 21,           /* max, stale_ok: what is waited for, and by whom */
+    FL_REQ_BACKUP = 22,      /* begin one, at the leader; answered by the member, not the node */
+    FL_REQ_BACKUP_READ = 23, /* request_id: which, from_index: offset in the file */
 };
-#define FL_REQ_LAST FL_REQ_WAITS
+#define FL_REQ_LAST FL_REQ_BACKUP_READ
+/* Of a backup's file, in one reply. */
+#define FL_BACKUP_PIECE_MAX (512u * 1024)
 
 struct fl_request {
     enum fl_request_type type;
@@ -147,7 +151,11 @@ struct fl_reply {
         uint64_t age_ms;
     } * sessions;
     size_t n_sessions;
-    bool more;                  /* LIST, SESSIONS, WAITS: there is more */
+    bool more; /* LIST, SESSIONS, WAITS: there is more */
+    /* BACKUP: request_id is its id, node_id who has it, size that of its file, index, token.
+     * BACKUP_READ: bytes of the file; none: that was all */
+    uint64_t node_id, size;
+    struct fl_str bytes;
     struct fl_status_info info; /* STATUS */
 };
 

@@ -282,6 +282,15 @@ static void put_answer(struct fl_buf *buf, const struct fl_reply *reply)
     case FL_REQ_STATUS:
         put_info(buf, &reply->info);
         break;
+    case FL_REQ_BACKUP:
+        fl_buf_put_varint(buf, reply->request_id);
+        fl_buf_put_varint(buf, reply->node_id);
+        fl_buf_put_varint(buf, reply->size);
+        fl_buf_put_varint(buf, reply->token);
+        break;
+    case FL_REQ_BACKUP_READ:
+        fl_buf_put_str(buf, reply->bytes);
+        break;
     case FL_REQ_CLOSE_SESSION:
     case FL_REQ_DETACH:
     case FL_REQ_END_SESSION:
@@ -333,6 +342,15 @@ static void read_answer(struct fl_reader *r, struct fl_reply *reply)
         break;
     case FL_REQ_STATUS:
         read_info(r, &reply->info);
+        break;
+    case FL_REQ_BACKUP:
+        reply->request_id = fl_reader_varint(r);
+        reply->node_id = fl_reader_varint(r);
+        reply->size = fl_reader_varint(r);
+        reply->token = fl_reader_varint(r);
+        break;
+    case FL_REQ_BACKUP_READ:
+        reply->bytes = fl_reader_str(r, FL_BACKUP_PIECE_MAX);
         break;
     case FL_REQ_CLOSE_SESSION:
     case FL_REQ_DETACH:

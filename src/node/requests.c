@@ -250,6 +250,10 @@ void fl_node__request(struct fl_node *node, struct link *link, const struct fl_r
     case FL_REQ_UNWATCH:
         unwatch(node, link, request);
         break;
+    case FL_REQ_BACKUP: /* the driver's: it has the disk */
+    case FL_REQ_BACKUP_READ:
+        fl_node__refuse_invalid(node, link, request, "type", "is not for this node");
+        break;
     case FL_REQ_STATUS:
         break;
     case FL_REQ_OPEN_SESSION:

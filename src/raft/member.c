@@ -413,6 +413,7 @@ static void do_work(struct fl_turn_hook *hook)
     fl_node_flush(m->node, now_ms);
     handle_events(m, now_ms);
     fl_member__maybe_take_snapshot(m);
+    fl_member__backup_step(m);
     refresh_status(m, now_ms);
 
     deadline = fl_engine_deadline(m->engine);

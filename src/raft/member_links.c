@@ -48,6 +48,7 @@ static void remove_link(struct link *link)
     fl_map_remove(&m->links, fl_hash_mix64(id), link);
     fl_list_remove(&link->list_link);
     free(link);
+    fl_member__backup_link_down(m, id);
     fl_node_link_down(m->node, fl_loop_now_ms(m->loop), id);
     fl_member__wake(m);
 }
@@ -57,6 +58,8 @@ static int receive(struct fl_member *m, uint64_t id, const uint8_t *data, size_t
     if (len == 0 || data[0] != FL_LINK_REQUEST)
         return FL_E_MALFORMED;
     fl_member__wake(m);
+    if (fl_member__backup_request(m, id, data + 1, len - 1))
+        return FL_OK;
     return fl_node_request(m->node, fl_loop_now_ms(m->loop), id, data + 1, len - 1);
 }
 

@@ -64,6 +64,8 @@ struct fl_member {
     struct fl_list sending;
     struct fl_incoming *receiving;
     struct fl_raft_message *receiving_header; /* owned */
+    struct fl_member_backup *backup;          /* NULL: none is being taken or read */
+    uint64_t last_backup;
 
     bool is_stopping, is_closing;
     uint64_t stop_deadline_ms;
@@ -97,6 +99,16 @@ bool fl_member__snapshots_are_idle(const struct fl_member *m);
 void fl_member__publish_figures(struct fl_member *m, const struct fl_status_info *info,
                                 uint64_t now_ms);
 void fl_member__drop_figures(struct fl_member *m);
+
+/* member_backup.c */
+/* A request that is the member's own business; false: it is the node's. */
+bool fl_member__backup_request(struct fl_member *m, uint64_t link, const uint8_t *data, size_t len);
+/* Goes on with it, at the end of a turn. */
+void fl_member__backup_step(struct fl_member *m);
+bool fl_member__backup_wants_snapshot(const struct fl_member *m);
+void fl_member__backup_drop(struct fl_member *m);
+/* The link is gone: nobody waits for the answer. */
+void fl_member__backup_link_down(struct fl_member *m, uint64_t link);
 
 void fl_member__fresh_hash_key(uint64_t ret_key[2]);
 

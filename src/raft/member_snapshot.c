@@ -181,7 +181,8 @@ void fl_member__maybe_take_snapshot(struct fl_member *m)
     int r;
 
     if (m->taking != NULL || m->is_stopping || now_ms < m->snapshot_retry_ms ||
-        fl_engine_applied_index(m->engine) < m->snapshot_index + m->snapshot_every ||
+        (fl_engine_applied_index(m->engine) < m->snapshot_index + m->snapshot_every &&
+         !fl_member__backup_wants_snapshot(m)) ||
         !fl_engine_snapshot_begin(m->engine, &snapshot))
         return;
     taking = fl_xcalloc(1, sizeof *taking);
@@ -249,7 +250,7 @@ void fl_member__send_snapshot(struct fl_member *m, uint64_t to,
     if (m->is_stopping || find_sending(m, to) != NULL || m->newest == NULL)
         return;
     content = m->newest->content;
-    if (fl_snapshot_reader_new(m->store, content->path, &reader, &fault) < 0) {
+    if (fl_snapshot_reader_new_unchecked(m->store, content->path, &reader, &fault) < 0) {
         fl_error("member", "cannot send a snapshot: %s", fault.text);
         return;
     }
@@ -404,6 +405,7 @@ void fl_member__stop_snapshots(struct fl_member *m)
     }
     if (m->receiving != NULL)
         fl_incoming_cancel(m->receiving);
+    fl_member__backup_drop(m);
 }
 
 bool fl_member__snapshots_are_idle(const struct fl_member *m)

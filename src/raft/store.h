@@ -148,6 +148,11 @@ struct fl_snapshot_reader;
 int fl_snapshot_reader_new(struct fl_store *store, const char *path,
                            struct fl_snapshot_reader **ret_reader,
                            struct fl_store_fault *ret_fault);
+/* The same, without reading all of it first, for what is sent on and checked at the other side: a
+ * long file would hold the loop up. Each chunk is checked when it is handed out. */
+int fl_snapshot_reader_new_unchecked(struct fl_store *store, const char *path,
+                                     struct fl_snapshot_reader **ret_reader,
+                                     struct fl_store_fault *ret_fault);
 /* Bytes read, 0 at the end, or a negative code. Fits fl_machine_source. */
 long fl_snapshot_reader_read(void *reader, void *data, size_t size);
 void fl_snapshot_reader_free(struct fl_snapshot_reader *reader);

@@ -133,7 +133,7 @@ static int check_all(struct fl_snapshot_reader *reader, struct fl_store_fault *f
     return r;
 }
 
-static int reader_open(const struct fl_store_files *files, const char *path,
+static int reader_open(const struct fl_store_files *files, const char *path, bool check,
                        struct fl_snapshot_reader **ret_reader, struct fl_store_fault *fault)
 {
     struct fl_snapshot_reader *reader;
@@ -152,7 +152,7 @@ static int reader_open(const struct fl_store_files *files, const char *path,
         free(reader);
         return r;
     }
-    r = check_all(reader, fault);
+    r = check ? check_all(reader, fault) : read_header(reader, fault);
     if (r < 0) {
         fl_snapshot_reader_free(reader);
         return r;
@@ -165,7 +165,7 @@ int fl_snapshot_reader_new(struct fl_store *store, const char *path,
                            struct fl_snapshot_reader **ret_reader, struct fl_store_fault *ret_fault)
 {
     struct fl_snapshot_reader *reader;
-    int r = reader_open(&store->files, path, &reader, ret_fault);
+    int r = reader_open(&store->files, path, true, &reader, ret_fault);
 
     if (r < 0)
         return r;
@@ -174,6 +174,13 @@ int fl_snapshot_reader_new(struct fl_store *store, const char *path,
     reader->is_done = false;
     *ret_reader = reader;
     return 0;
+}
+
+int fl_snapshot_reader_new_unchecked(struct fl_store *store, const char *path,
+                                     struct fl_snapshot_reader **ret_reader,
+                                     struct fl_store_fault *ret_fault)
+{
+    return reader_open(&store->files, path, false, ret_reader, ret_fault);
 }
 
 long fl_snapshot_reader_read(void *ctx, void *data, size_t size)
@@ -210,7 +217,7 @@ int fl_snapshot__load(const struct fl_store_files *files, const char *name,
     struct fl_snapshot_reader *reader;
     struct fl_store_snapshot *content;
     char path[FL_STORE_PATH_MAX];
-    int r = reader_open(files, fl_store__path(files, name, path), &reader, fault);
+    int r = reader_open(files, fl_store__path(files, name, path), true, &reader, fault);
 
     if (r < 0)
         return r;

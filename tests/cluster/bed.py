@@ -143,9 +143,8 @@ class Bed:
                 node.process.send_signal(signal.SIGCONT)
                 node.process.kill()
                 node.process.wait()
-            if node.process is not None and sys.exc_info()[0] is not None or os.environ.get("FENCELOCK_TEST_LOGS"):
-                with open(os.path.join(node.dir, "log")) as log:
-                    print(f"--- node {i}\n" + "".join(log.readlines()[-15:]), flush=True)
+            if sys.exc_info()[0] is not None or os.environ.get("FENCELOCK_TEST_LOGS"):
+                print(f"--- node {i}\n" + "\n".join(self.log(i).splitlines()[-15:]), flush=True)
         if self.box is not None:
             self.box_socket.close()
             self.box.stdin.close()
@@ -210,7 +209,10 @@ class Bed:
         return self.dir
 
     def log(self, i):
-        with open(os.path.join(self.nodes[i].dir, "log")) as log:
+        path = os.path.join(self.nodes[i].dir, "log")
+        if not os.path.exists(path):
+            return ""
+        with open(path) as log:
             return log.read()
 
     def terminate(self, i):
