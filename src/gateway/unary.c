@@ -289,7 +289,7 @@ static struct fl_unary *start(struct fl_unary *unary, const struct fl_request *r
     if (r == FL_OK)
         return unary;
     fl_outcome_of_error(&outcome, r);
-    fl_gateway_meter_refused(&gateway->meter, request->type, &outcome);
+    fl_gateway_meter_refused(&unary->gateway->meter, request->type, &outcome);
     unary->sink->fail(unary->ctx, &outcome.status);
     unary_free(unary);
     return NULL;
