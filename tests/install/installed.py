@@ -84,14 +84,14 @@ class Installed(unittest.TestCase):
 
     def test_each_public_header_stands_alone(self):
         headers = sorted(os.listdir(os.path.join(self.prefix, "include", "fencelock")))
-        self.assertEqual(headers, ["admin.h", "election.h", "fencelock.h"])
+        self.assertEqual(headers, ["admin.h", "election.h", "fence_postgresql.h", "fence_sqlite.h", "fencelock.h"])
         for language in ("c99", "c++11"):
             for header in headers:
                 source = os.path.join(self.dir, f"{header}.{'c' if language == 'c99' else 'cc'}")
                 with open(source, "w") as file:
                     file.write(f"#include <fencelock/{header}>\n")
                 output_of("cc", f"-std={language}", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only",
-                          f"-I{self.prefix}/include", source)
+                          f"-I{self.prefix}/include", *shlex.split(output_of("pkg-config", "--cflags", "libpq")), source)
 
     def test_what_the_headers_promise_is_exported_and_nothing_else(self):
         promised = set()
