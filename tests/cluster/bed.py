@@ -94,7 +94,7 @@ class Node:
 
 
 class Bed:
-    def __init__(self, nodes=5, netbox=False, options=()):
+    def __init__(self, nodes=5, netbox=False, client_hosts=1, options=()):
         # Short: netbox's socket lies in it.
         self.dir = tempfile.mkdtemp(prefix="fl-bed-")
         self.options = list(options)
@@ -103,7 +103,7 @@ class Bed:
         self.prefix = f"fl{os.getpid()}"
         ids = range(1, nodes + 1)
         if netbox:
-            self.start_netbox(nodes + 1)  # one more host, for clients
+            self.start_netbox(nodes + client_hosts)
             self.hosts = {i: f"10.99.0.{i}" for i in ids}
             self.peer_ports, self.grpc_ports = {i: 3363 for i in ids}, {i: 3362 for i in ids}
         else:

@@ -18,14 +18,15 @@ SHAPES = {
 
 class Nemesis:
     def __init__(self, bed, seed, start_clients, strangers):
-        """`start_clients(tag)` gives a Recorder; `strangers` is one, which is left to run."""
+        """`start_clients(tag)` gives a Recorder on the first host behind the nodes; `strangers` is one on another host,
+        which is left to run."""
         self.bed, self.random, self.start_clients = bed, random.Random(seed), start_clients
         self.done = collections.Counter()
         self.tags = iter("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
         self.strangers = strangers
         self.clients = [start_clients(next(self.tags)) for _ in range(2)]
-        self.faults = [self.kill_one, self.kill_two, self.kill_all, self.stop_one, self.stop_two, self.part, self.one_way,
-                       self.bad_network, self.stop_clients, self.kill_clients, self.cut_clients]
+        self.faults = [self.kill_one, self.kill_two, self.kill_all, self.stop_one, self.stop_two, self.stop_all,
+                       self.part, self.part_with_clients, self.one_way, self.bad_network, self.stop_clients, self.kill_clients, self.cut_clients]
         bed.clock_offset = lambda: self.random.randrange(10 ** 6)
 
     def victims(self, n):
@@ -65,6 +66,19 @@ class Nemesis:
 
     def stop_two(self):
         return self.stop_nodes(self.victims(2))
+
+    def stop_all(self):
+        return self.stop_nodes(list(self.bed.nodes))
+
+    def part_with_clients(self):
+        """The leader and clients on one side: what it still tells them must not outlive what the others wait for."""
+        leader = self.bed.leader(patience=30)
+        for i in self.bed.nodes:
+            if i != leader:
+                self.bed.cut(leader, i)
+                self.bed.cut(len(self.bed.nodes) + 1, i)
+        time.sleep(self.random.uniform(3, 5))  # the others' grace is a TTL
+        return self.bed.heal
 
     def part(self):
         shape = self.random.choice(sorted(SHAPES))
@@ -110,8 +124,9 @@ class Nemesis:
     def strike(self):
         """One fault or two, for a while; then a little peace."""
         faults = self.random.sample(self.faults, self.random.choice([1, 1, 2]))
-        if self.kill_all in faults or {self.kill_one, self.kill_two, self.stop_one, self.stop_two}.issuperset(faults):
-            faults = faults[:1]  # a node cannot be killed twice
+        of_nodes = {self.kill_one, self.kill_two, self.kill_all, self.stop_one, self.stop_two, self.stop_all}
+        if len(of_nodes.intersection(faults)) == 2 or {self.kill_all, self.stop_all}.intersection(faults):
+            faults = faults[:1]  # a node cannot be killed twice, and somebody must lead to be found
         ends = []
         for fault in faults:
             ends.append(fault())
