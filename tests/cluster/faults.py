@@ -134,6 +134,29 @@ class NodesDie(unittest.TestCase):
         print("crashed holder (TTL 10 s), last heartbeat to next grant: {:.2f} s; with the leader killed after 1 s: {:.2f} s, "
               "after 6 s: {:.2f} s".format(*(after[k] for k in (None, 1, 6))))
 
+    def test_a_call_given_up_at_one_gateway_ends_nothing_that_was_asked_again_at_another(self):
+        """C02: its gateway hangs, so the client gives the call up and repeats the request elsewhere; then the gateway
+        wakes and cancels."""
+        with Bed(nodes=3) as bed:
+            leader = bed.leader()
+            slow, other = (i for i in bed.nodes if i != leader)
+            holder, waiter = Session(bed, ids=[leader]), Session(bed, ids=[other])
+            first = holder.acquire("L").token
+            call = bed.lock(slow).future("Acquire", 30, session_id=waiter.id, name="L", wait_ms=20000, request_id=77)
+            wait_for(lambda: bed.lock(leader).Describe(name="L").waiter_count == 1, "the waiter to stand in the queue")
+            bed.stop(slow)
+            call.cancel()
+            again = bed.lock(other).future("Acquire", 30, session_id=waiter.id, name="L", wait_ms=20000, request_id=77)
+            bed.lock(other).Describe(name="L")  # on the same connection: behind the request
+            holder.release("L", first)
+            token = again.result().token
+            bed.cont(slow)
+            waiter.retry(lambda _: bed.lock(slow).Acquire(session_id=holder.id, name="behind the cancel", request_id=1))
+            self.assertEqual([h.token for h in bed.lock(leader).Describe(name="L").holders], [token])
+            self.assertGreater(token, first)
+            holder.close()
+            waiter.close()
+
     def test_many_leader_kills_lose_no_heartbeating_session(self):
         kills = int(os.environ.get("FENCELOCK_LEADER_KILLS", "8"))
         count = int(os.environ.get("FENCELOCK_SESSIONS", "60"))

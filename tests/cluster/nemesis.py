@@ -39,6 +39,12 @@ class Nemesis:
 
     # Each begins a fault and returns what ends it.
 
+    def check_alive(self):
+        """Nodes die by our hand only."""
+        for i in self.bed.nodes:
+            if i not in self.bed.alive():
+                raise AssertionError(f"node {i} has died by itself: {self.bed.log(i)[-3000:]}")
+
     def kill(self, ids):
         self.bed.kill(*ids)
 
@@ -123,6 +129,7 @@ class Nemesis:
 
     def strike(self):
         """One fault or two, for a while; then a little peace."""
+        self.check_alive()
         faults = self.random.sample(self.faults, self.random.choice([1, 1, 2]))
         of_nodes = {self.kill_one, self.kill_two, self.kill_all, self.stop_one, self.stop_two, self.stop_all}
         if len(of_nodes.intersection(faults)) == 2 or {self.kill_all, self.stop_all}.intersection(faults):
@@ -139,6 +146,7 @@ class Nemesis:
     def finish(self):
         """Everything is mended, and the clients read everything once more."""
         self.bed.heal()
+        self.check_alive()
         self.bed.leader()
         for clients in self.everybody():
             clients.finish()

@@ -72,7 +72,7 @@ class Client(threading.Thread):
         op = self.begin(f"acquire {name} {mode} {PERMITS if mode == 'counted' else 0} {wait_ms}")
         token = self.acquire(op, name, mode, wait_ms)
         if token:
-            time.sleep(self.chance.uniform(0, 0.06))
+            time.sleep(self.chance.uniform(0, self.chance.choice([0.06, 0.06, 0.06, 2])))
             self.release(op, name, token)
 
     def acquire(self, op, name, mode, wait_ms):
