@@ -164,7 +164,8 @@ struct fl_request_info {
     uint64_t since_ms;    /* log time: granted, or queued */
     uint64_t deadline_ms; /* log time; waits only */
     uint32_t
-        position; /* waits only: waiters before it. Filled by describe, not by session visits */
+        position;   /* waits only: waiters before it. Filled by describe, not by session visits */
+    uint32_t limit; /* counted */
 };
 typedef void (*fl_request_visitor)(void *ctx, const struct fl_request_info *info);
 
@@ -188,6 +189,11 @@ struct fl_name_info {
  * a zero info) when nobody holds it or waits for it. */
 bool fl_machine_describe(const struct fl_machine *m, struct fl_str name, uint32_t waiters_max,
                          struct fl_name_info *ret_info, fl_request_visitor visit, void *ctx);
+
+/* The holders alone, oldest first, at most `max`: takes no longer than that, however many hold the
+ * name or wait for it. */
+void fl_machine_each_holder(const struct fl_machine *m, struct fl_str name, uint32_t max,
+                            fl_request_visitor visit, void *ctx);
 
 /* Names that begin with `prefix` and come after `after` (empty: from the start), in byte order, at
  * most `max`: visited with their info. Names held only by dead sessions count as free. Takes time

@@ -84,6 +84,10 @@ static void visit_claim(const struct fl_machine *m, fl_handle handle, uint32_t p
         .deadline_ms = claim->is_wait ? claim->due->node.key : 0,
         .position = position,
     };
+    const struct extra *extra = fl_lock_extra(m, fl_lock_at(m, claim->lock));
+
+    if (claim->mode == FL_MODE_COUNTED)
+        info.limit = extra->limit;
 
     visit(ctx, &info);
 }
@@ -170,6 +174,21 @@ bool fl_machine_describe(const struct fl_machine *m, struct fl_str name, uint32_
             visit_claim(m, at, position++, visit, ctx);
     }
     return true;
+}
+
+void fl_machine_each_holder(const struct fl_machine *m, struct fl_str name, uint32_t max,
+                            fl_request_visitor visit, void *ctx)
+{
+    fl_handle handle = fl_name_find(m, name);
+    fl_handle head = handle != 0 ? fl_lock_at(m, handle)->holders : 0, at = head;
+
+    for (uint64_t looks = (uint64_t)max + m->looks; at != 0 && max != 0 && looks != 0; looks--) {
+        if (!fl_claim_is_dead(m, fl_claim_at(m, at))) {
+            max--;
+            visit_claim(m, at, 0, visit, ctx);
+        }
+        at = fl_ring_next(m, IN_LOCK, head, at);
+    }
 }
 
 void fl_machine_list(const struct fl_machine *m, struct fl_str prefix, struct fl_str after,

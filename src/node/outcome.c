@@ -198,8 +198,8 @@ static void take_oldest_holder(void *ctx, const struct fl_request_info *info)
 {
     struct oldest *oldest = ctx;
 
-    if (oldest->reply->holder_token != 0 || info->token == 0)
-        return;
+    oldest->reply->mode = info->mode;
+    oldest->reply->limit = info->limit;
     oldest->reply->holder_client = info->client;
     oldest->reply->holder_token = info->token;
     oldest->reply->holder_for_ms = fl_node__since_ms(oldest->node, info->since_ms);
@@ -209,12 +209,9 @@ static void answer_timed_out(struct fl_node *node, struct pending *p)
 {
     struct fl_reply reply = fl_node__reply_to(node, p, FL_ANS_TIMED_OUT);
     struct oldest oldest = {node, &reply};
-    struct fl_name_info info;
+    struct fl_str name = {(const char *)p->message, p->message_len};
 
-    fl_machine_describe(node->machine, (struct fl_str){(const char *)p->message, p->message_len}, 0,
-                        &info, take_oldest_holder, &oldest);
-    reply.mode = info.mode;
-    reply.limit = info.limit;
+    fl_machine_each_holder(node->machine, name, 1, take_oldest_holder, &oldest);
     reply.ttl_ms = ttl_of(node, p->session);
     fl_node__answer(node, p, &reply);
 }

@@ -56,7 +56,6 @@ void fl_node__push_effect(struct fl_node *node, const struct fl_effect *effect,
 struct contended {
     struct fl_node *node;
     uint32_t waiters;
-    int told;
 };
 
 static void tell_contended(void *ctx, const struct fl_request_info *info)
@@ -72,15 +71,13 @@ static void tell_contended(void *ctx, const struct fl_request_info *info)
         .waiters = contended->waiters,
     };
 
-    if (info->token == 0 || link == NULL || contended->told++ >= CONTENDED_HOLDERS_MAX)
-        return;
-    fl_node__send_push(contended->node, link, &push);
+    if (link != NULL)
+        fl_node__send_push(contended->node, link, &push);
 }
 
 void fl_node__push_contended(struct fl_node *node, struct fl_str name)
 {
     struct contended contended = {.node = node, .waiters = 1};
-    struct fl_name_info info;
 
-    fl_machine_describe(node->machine, name, 0, &info, tell_contended, &contended);
+    fl_machine_each_holder(node->machine, name, CONTENDED_HOLDERS_MAX, tell_contended, &contended);
 }

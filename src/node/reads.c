@@ -114,8 +114,6 @@ static void name_holder(void *ctx, const struct fl_request_info *info)
     struct names *names = ctx;
     struct fl_reply_name *name = &names->reply->names[names->reply->n_names];
 
-    if (name->token != 0 || info->token == 0)
-        return;
     name->holder_client = info->client;
     name->token = info->token;
     name->held_for_ms = fl_node__since_ms(names->node, info->since_ms);
@@ -124,7 +122,6 @@ static void name_holder(void *ctx, const struct fl_request_info *info)
 static bool add_name(void *ctx, const struct fl_name_info *info)
 {
     struct names *names = ctx;
-    struct fl_name_info again;
 
     if (names->reply->n_names == names->max) {
         names->reply->more = true;
@@ -137,7 +134,7 @@ static bool add_name(void *ctx, const struct fl_name_info *info)
         .holders = info->holders,
         .waiters = info->waiters,
     };
-    fl_machine_describe(names->node->machine, info->name, 0, &again, name_holder, names);
+    fl_machine_each_holder(names->node->machine, info->name, 1, name_holder, names);
     names->reply->n_names++;
     return true;
 }

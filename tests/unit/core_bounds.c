@@ -174,6 +174,27 @@ static void a_reader_among_thousands_releases_its_own(void **state)
     assert_int_equal(s->last_answer.answer, FL_ANS_GRANTED);
 }
 
+static void count_holder(void *ctx, const struct fl_request_info *info)
+{
+    unsigned *n = ctx;
+
+    assert_int_equal(info->token, ++*n);
+}
+
+/* Somebody begins to wait: that is told to some of the readers, and no more are looked at. */
+static void some_of_many_readers_are_named(void **state)
+{
+    struct story *s = *state;
+    unsigned n = 0;
+
+    for (unsigned i = 1; i <= MANY; i++)
+        acquire(s, i % 5, i, FL_MODE_SHARED, 0);
+    fl_machine_each_holder(s->rig.m, FL_STR("L"), 64, count_holder, &n);
+    assert_int_equal(n, 64);
+    fl_machine_each_holder(s->rig.m, FL_STR("M"), 64, count_holder, &n);
+    assert_int_equal(n, 64);
+}
+
 /* A hundred thousand names, of which a thousand are held at a time. */
 static void names_that_come_and_go_leave_no_memory(void **state)
 {
@@ -217,6 +238,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(readers_that_died_are_cleared_away_over_some_entries, begin,
                                         end),
         cmocka_unit_test_setup_teardown(a_reader_among_thousands_releases_its_own, begin, end),
+        cmocka_unit_test_setup_teardown(some_of_many_readers_are_named, begin, end),
         cmocka_unit_test_setup_teardown(names_that_come_and_go_leave_no_memory, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
