@@ -2,7 +2,7 @@
 BUILD := build
 DIR ?= $(if $(FENCELOCK_DIR),$(FENCELOCK_DIR),run)
 
-.PHONY: build deps run test demo lint format bench scale soak torture clean
+.PHONY: build deps run test browser-test demo lint format bench scale soak torture clean
 
 build: deps $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -21,6 +21,11 @@ run: build
 test:
 	@scripts/install-deps test
 	@scripts/run-tests $(SUITE)
+
+# The dashboard in Debian's Chromium, which is a large download (SCREENSHOTS=DIR keeps pictures).
+browser-test: build
+	@scripts/install-deps browser
+	@scripts/browser-test
 
 # The paused holder, end to end (ARGS=--no-fence, ARGS="--store postgres").
 demo: build

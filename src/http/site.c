@@ -93,6 +93,7 @@ static const struct page {
     {"/healthz", serve_healthz},
     {"/readyz", serve_readyz},
     {"/metrics", fl_site__serve_metrics},
+    {"/v1/Monitor", fl_site__serve_monitor},
 };
 
 static void serve_page(struct fl_site *site, struct fl_http_exchange *x, const struct page *page)
@@ -120,7 +121,7 @@ static void handle(void *ctx, struct fl_http_exchange *x)
             return;
         }
     }
-    if (fl_site__serve_api(site, x))
+    if (fl_site__serve_api(site, x) || fl_site__serve_asset(x))
         return;
     fl_site__refuse(x, 404, "NOT_FOUND",
                     "there is nothing here: see /, /v1/, /metrics, /healthz and /readyz", NULL);

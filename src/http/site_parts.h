@@ -33,6 +33,9 @@ bool fl_site__serve_api(struct fl_site *site, struct fl_http_exchange *x);
 /* The newest figures of this process's node, or NULL. */
 const struct fl_figures *fl_site__figures(struct fl_site *site);
 
+/* Whether the path is a file of the dashboard's; it is then answered. */
+bool fl_site__serve_asset(struct fl_http_exchange *x);
+void fl_site__serve_monitor(struct fl_site *site, struct fl_http_exchange *x);
 void fl_site__serve_metrics(struct fl_site *site, struct fl_http_exchange *x);
 
 #endif

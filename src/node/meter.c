@@ -76,6 +76,8 @@ static void count_acquire(struct fl_meter *meter, const struct fl_effect *effect
     fl_top_add(meter->busiest, effect->name, weight);
     if (effect->answer != FL_ANS_GRANTED)
         fl_top_add(meter->contended, effect->name, weight);
+    if (effect->answer == FL_ANS_QUEUED) /* its ENQUEUE came before the name was in the sketch */
+        fl_top_mark(meter->contended, effect->name, effect->waiters);
 }
 
 /* --- Durations --- */

@@ -341,6 +341,30 @@ class Http(unittest.TestCase):
         for family in self.families(self.cluster.leader()):
             self.assertTrue({family.name, family.name + "_total"} & known, family.name)
 
+    def test_the_dashboard_is_served_whole_and_loads_nothing_from_elsewhere(self):
+        status, page, headers = self.ask("GET", "/")
+        self.assertEqual((status, headers["Content-Type"]), (200, "text/html; charset=utf-8"))
+        self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
+        self.assertEqual(self.ask("GET", "/", If_None_Match=headers["ETag"])[0], 304)
+        named = re.findall(r'(?:src|href)="([^"#]+)"', page)
+        self.assertGreaterEqual(len(named), 3)
+        for path in named:
+            status, text, _ = self.ask("GET", "/" + path)
+            self.assertEqual(status, 200, path)
+            for other in re.findall(r'from "\./([^"]+)"', text):
+                self.assertEqual(self.ask("GET", "/" + other)[0], 200, other)
+            self.assertEqual(re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text), [], path)
+
+    def test_the_monitor_tells_as_json_what_metrics_tell(self):
+        leader = self.cluster.leader()
+        address = self.cluster.nodes[leader]["http"]
+        self.call("LockService/Acquire", {"session_id": self.open(), "name": "monitored"}, address)
+        told = wait_for(lambda: (lambda m: m if m["node"] and m["node"]["holds"] else None)(
+            self.ask("GET", "/v1/Monitor", address=address)[1]), "a hold")
+        self.assertTrue(told["node"]["is_leader"])
+        self.assertEqual(len(told["node"]["commit"]["counts"]), len(told["bounds_us"]) + 1)
+        self.assertIn("Acquire", told["gateway"]["times"])
+
     def test_one_connection_serves_many_requests(self):
         connection = http.client.HTTPConnection(self.address, timeout=PATIENCE)
         for _ in range(200):

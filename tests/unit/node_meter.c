@@ -52,6 +52,29 @@ static void the_busiest_stand_out_of_a_million(void **state)
     fl_meter_free(meter);
 }
 
+/* Of one that is asked for once and queued there is a queue, too. */
+static void a_queue_is_told_from_its_first_waiter_to_its_last(void **state)
+{
+    struct fl_meter *meter = fl_meter_new(NULL, 0, key);
+    struct fl_effect queued = {.type = FL_EFF_ENQUEUE, .name = FL_STR("q"), .waiters = 1};
+    struct fl_effect ended = {.type = FL_EFF_WAIT_END, .name = FL_STR("q"), .waiters = 0};
+    struct fl_figures *figures;
+
+    (void)state;
+    fl_meter_effect(meter, &queued, true);
+    queued.type = FL_EFF_ANSWER;
+    queued.answer = FL_ANS_QUEUED;
+    fl_meter_effect(meter, &queued, true);
+    figures = figures_of(meter);
+    assert_int_equal(figures->contended[0].waiters, 1);
+    free(figures);
+    fl_meter_effect(meter, &ended, true);
+    figures = figures_of(meter);
+    assert_int_equal(figures->contended[0].waiters, 0);
+    free(figures);
+    fl_meter_free(meter);
+}
+
 /* Under a load that is only sampled the rates are still the rates. */
 static void a_steady_rate_is_told_with_and_without_sampling(void **state)
 {
@@ -146,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_busiest_stand_out_of_a_million),
+        cmocka_unit_test(a_queue_is_told_from_its_first_waiter_to_its_last),
         cmocka_unit_test(a_steady_rate_is_told_with_and_without_sampling),
         cmocka_unit_test(what_is_past_fades),
         cmocka_unit_test(only_the_leader_counts),
