@@ -66,7 +66,7 @@ static void take_snapshot(struct fl_engine *e, const struct raft_update *update,
     e->installing = fl_snapshot_ref(source->snapshot);
     e->epoch++;
     fl_engine_log_reset(&e->log, e->installing->index + 1);
-    e->ops->install(e->ctx, e->installing);
+    e->ops->install(e->ctx, fl_snapshot_ref(e->installing));
 }
 
 static void begin_leading(struct fl_engine *e)

@@ -230,7 +230,7 @@ static void op_install(void *ctx, struct fl_snapshot *snapshot)
     struct world_node *n = ctx;
 
     n->world->counts.installs++;
-    disk_ask(n, (struct disk_op){.type = DISK_INSTALL, .snapshot = fl_snapshot_ref(snapshot)});
+    disk_ask(n, (struct disk_op){.type = DISK_INSTALL, .snapshot = snapshot});
 }
 
 static void op_compact(void *ctx, uint64_t first)

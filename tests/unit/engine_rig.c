@@ -108,7 +108,7 @@ static void op_append(void *ctx, struct fl_append *append)
 
 static void op_install(void *ctx, struct fl_snapshot *snapshot)
 {
-    queue(ctx, (struct rig_op){.snapshot = fl_snapshot_ref(snapshot)});
+    queue(ctx, (struct rig_op){.snapshot = snapshot});
 }
 
 static void op_compact(void *ctx, uint64_t first)
