@@ -170,9 +170,12 @@ static uint64_t patience_ms(const struct fl_session *s)
     return s->ttl_ms / 6;
 }
 
-/* When what was sent on the stream must have been answered; UINT64_MAX: nothing is open. */
+/* When what was sent on the stream must have been answered; UINT64_MAX: nothing is open. Once the
+ * close is sent only the owner's patience counts. */
 static uint64_t answer_by_ms(const struct fl_session *s)
 {
+    if (s->is_close_sent)
+        return UINT64_MAX;
     if (s->stream == FL_STREAM_ASKED)
         return s->asked_ms + patience_ms(s);
     if (s->stream == FL_STREAM_UP && s->is_heartbeat_out)
@@ -191,7 +194,7 @@ static void tick(struct fl_session *s, const struct fl_session_event *event)
 {
     uint64_t now_ms = event->now_ms;
 
-    if (now_ms >= answer_by_ms(s) && !s->is_close_sent) {
+    if (now_ms >= answer_by_ms(s)) {
         fl_why_set(&s->last_why, FL_E_UNREACHABLE, "SILENT", "an endpoint did not answer for %u ms",
                    (unsigned)patience_ms(s));
         drop_stream(s, true, "it does not answer");

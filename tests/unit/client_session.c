@@ -654,6 +654,21 @@ static void closing_waits_for_the_server_and_tells_nobody_of_a_loss(void **state
     assert_int_equal(sim.bids[0].state, FL_BID_OVER);
 }
 
+/* It waits until the owner's patience ends, with an open heartbeat or without. */
+static void a_close_that_stays_unanswered_is_waited_for_quietly(void **state)
+{
+    struct sim sim;
+
+    (void)state;
+    holding(&sim);
+    until(&sim, 5000);
+    step(&sim, (struct fl_session_event){.type = FL_SESSION_EV_CLOSE});
+    expect(&sim, "heartbeat 1\nclose\n");
+    until(&sim, 9000);
+    expect(&sim, "");
+    assert_false(fl_session_is_closed(&sim.session));
+}
+
 static const struct CMUnitTest stories[] = {
     cmocka_unit_test(belief_counts_from_the_send_with_room_for_clocks),
     cmocka_unit_test(belief_ends_before_the_server_may_expire),
@@ -679,6 +694,7 @@ static const struct CMUnitTest stories[] = {
     cmocka_unit_test(an_unreachable_cluster_is_said_after_the_timeout),
     cmocka_unit_test(reconnects_are_spread),
     cmocka_unit_test(closing_waits_for_the_server_and_tells_nobody_of_a_loss),
+    cmocka_unit_test(a_close_that_stays_unanswered_is_waited_for_quietly),
 };
 
 #ifdef FL_BUGS
