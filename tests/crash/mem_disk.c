@@ -635,7 +635,7 @@ static struct mem_file *file_clone(const struct mem_file *file)
 
 /* Clones of files, each once however many names it has. */
 struct clones {
-    struct mem_file *from[64], *to[64]; /* references in `to` */
+    struct mem_file *from[1024], *to[1024]; /* references in `to` */
     unsigned n;
 };
 

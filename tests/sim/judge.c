@@ -1,6 +1,11 @@
 #include "judge.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/alloc.h"
 
 void judge_init(struct judge *j, struct timeline *time)
 {
@@ -8,9 +13,10 @@ void judge_init(struct judge *j, struct timeline *time)
     j->time = time;
 }
 
-void judge_session(struct judge *j, uint32_t number, uint32_t ttl_ms)
+void judge_deinit(struct judge *j)
 {
-    j->sessions[number % JUDGE_SESSIONS_MAX].ttl_ms = ttl_ms;
+    for (size_t i = 0; i < JUDGE_SESSIONS_MAX; i++)
+        free(j->sessions[i]);
 }
 
 void judge_committed_batch(struct judge *j, uint64_t now_ms)
@@ -22,7 +28,23 @@ void judge_committed_batch(struct judge *j, uint64_t now_ms)
 
 static struct judge_session *session_of(struct judge *j, uint64_t number)
 {
-    return &j->sessions[number % JUDGE_SESSIONS_MAX];
+    struct judge_session **session = &j->sessions[number % JUDGE_SESSIONS_MAX];
+
+    if (*session == NULL)
+        *session = fl_xcalloc(1, sizeof **session);
+    return *session;
+}
+
+void judge_session(struct judge *j, uint32_t number, uint32_t ttl_ms)
+{
+    session_of(j, number)->ttl_ms = ttl_ms;
+}
+
+uint32_t judge_ttl_ms(const struct judge *j, uint32_t number)
+{
+    const struct judge_session *session = j->sessions[number % JUDGE_SESSIONS_MAX];
+
+    return session != NULL ? session->ttl_ms : 0;
 }
 
 static struct judge_request *request_of(struct judge *j, uint64_t session, uint64_t request)
@@ -37,7 +59,23 @@ static struct judge_name *name_of(struct judge *j, struct fl_str name)
 
 static bool may_share(enum fl_mode a, enum fl_mode b)
 {
-    return a == FL_MODE_SHARED && b == FL_MODE_SHARED;
+    return a == b && a != FL_MODE_EXCLUSIVE;
+}
+
+/* What a clock beyond the bound breaks is counted, and left to the fence. */
+__attribute__((format(printf, 2, 3))) static void lease_broken(struct judge *j, const char *format,
+                                                               ...)
+{
+    char text[128];
+    va_list args;
+
+    j->overlaps++;
+    if (j->clocks_are_off)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    timeline_fail(j->time, "%s", text);
 }
 
 /* --- The log's side --- */
@@ -57,6 +95,8 @@ static void on_grant(struct judge *j, const struct fl_effect *effect)
         if (!may_share(name->holders[i].mode, effect->mode))
             timeline_fail(j->time, "L3: granted beside a holder");
     }
+    if (effect->mode == FL_MODE_COUNTED && name->n_holders >= effect->limit)
+        timeline_fail(j->time, "L3: one permit too many");
     if (request->token != 0)
         timeline_fail(j->time, "L10: a request is granted twice");
     if (request->is_refused)
@@ -66,8 +106,8 @@ static void on_grant(struct judge *j, const struct fl_effect *effect)
     request->token = effect->token;
     if (name->n_holders < JUDGE_HOLDERS_MAX)
         name->holders[name->n_holders++] =
-            (struct judge_hold){(uint32_t)effect->session.low, (uint32_t)effect->request_id,
-                                effect->token, effect->mode};
+            (struct judge_hold){(uint32_t)effect->session.low, effect->request_id, effect->token,
+                                effect->mode, effect->limit};
 }
 
 static void remove_hold(struct judge_hold *holds, size_t *n, uint64_t session, uint64_t request)
@@ -88,8 +128,8 @@ static void on_expired(struct judge *j, struct judge_session *session)
     j->expiries++;
     session->expired_us = now;
     if (session->believed_until_us > now)
-        timeline_fail(j->time, "T1: expired while its client believes for %llu us",
-                      (unsigned long long)(session->believed_until_us - now));
+        lease_broken(j, "T1: expired while its client believes for %llu us",
+                     (unsigned long long)(session->believed_until_us - now));
     if (silent < ttl_us / 2 - 300 * MS && session->beating_since_us + 2 * ttl_us < now)
         timeline_fail(j->time, "V4, T9: expired a session that beats");
     if (session->beat_us > j->disturbed_until_us &&
@@ -134,7 +174,7 @@ void judge_effect(struct judge *j, const struct fl_effect *effect)
 
 /* --- The clients' side --- */
 
-void judge_asked(struct judge *j, uint32_t session, uint32_t request, uint32_t wait_ms)
+void judge_asked(struct judge *j, uint32_t session, uint64_t request, uint32_t wait_ms)
 {
     struct judge_request *r = request_of(j, session, request);
 
@@ -142,7 +182,7 @@ void judge_asked(struct judge *j, uint32_t session, uint32_t request, uint32_t w
     r->wait_ms = wait_ms;
 }
 
-void judge_granted(struct judge *j, uint32_t session, uint32_t request, fl_token token,
+void judge_granted(struct judge *j, uint32_t session, uint64_t request, fl_token token,
                    uint64_t index)
 {
     struct judge_request *r = request_of(j, session, request);
@@ -156,7 +196,7 @@ void judge_granted(struct judge *j, uint32_t session, uint32_t request, fl_token
     r->told_index = index;
 }
 
-void judge_refused(struct judge *j, uint32_t session, uint32_t request, enum fl_answer answer)
+void judge_refused(struct judge *j, uint32_t session, uint64_t request, enum fl_answer answer)
 {
     struct judge_request *r = request_of(j, session, request);
     uint64_t waited = j->time->now_us - r->asked_us, wait_us = r->wait_ms * MS;
@@ -166,7 +206,7 @@ void judge_refused(struct judge *j, uint32_t session, uint32_t request, enum fl_
     /* A grant that was cancelled was given back at once: only a later one would be wrong. */
     if (r->token != 0 && answer != FL_ANS_CANCELLED)
         timeline_fail(j->time, "L11: told that it is not granted, but it was");
-    if (answer != FL_ANS_TIMED_OUT)
+    if (answer != FL_ANS_TIMED_OUT || j->clocks_are_off)
         return;
     if (waited + slack < wait_us)
         timeline_fail(j->time, "L14: timed out after %llu ms of %llu",
@@ -203,7 +243,7 @@ static void check_believers(struct judge *j, struct judge_name *name)
         exclusive += name->believers[i].mode == FL_MODE_EXCLUSIVE;
     }
     if (exclusive > 0 && live > 1)
-        timeline_fail(j->time, "T1: two clients believe in one lock");
+        lease_broken(j, "T1: two clients believe in one lock");
 }
 
 void judge_believes(struct judge *j, uint32_t number, uint64_t until_us)
@@ -211,7 +251,7 @@ void judge_believes(struct judge *j, uint32_t number, uint64_t until_us)
     struct judge_session *session = session_of(j, number);
 
     if (session->expired_us != 0 && until_us > session->expired_us)
-        timeline_fail(j->time, "T1: comforted beyond its expiry");
+        lease_broken(j, "T1: comforted beyond its expiry");
     if (until_us > session->believed_until_us)
         session->believed_until_us = until_us;
     for (size_t i = 0; i < JUDGE_NAMES_MAX; i++)
@@ -233,7 +273,7 @@ void judge_lock_on(struct judge *j, unsigned number, struct judge_hold hold)
     check_believers(j, name);
 }
 
-void judge_lock_off(struct judge *j, unsigned number, uint32_t session, uint32_t request)
+void judge_lock_off(struct judge *j, unsigned number, uint32_t session, uint64_t request)
 {
     struct judge_name *name = &j->names[number % JUDGE_NAMES_MAX];
 

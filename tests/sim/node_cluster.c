@@ -91,7 +91,7 @@ static void on_node_effect(void *ctx, const struct fl_effect *effect)
 
 static void forget_expiring(struct cluster_node *n, uint64_t up_to)
 {
-    for (size_t i = 0; i < JUDGE_SESSIONS_MAX; i++) {
+    for (size_t i = 0; i < CLUSTER_SESSIONS_MAX; i++) {
         if (n->is_expiring[i] && n->expire_index[i] <= up_to)
             n->is_expiring[i] = false;
     }
@@ -185,8 +185,8 @@ static void on_confirmed(void *ctx, unsigned node, uint64_t round, uint64_t begu
 /* T3, with its exception: the log may know that the session is silent. */
 static void check_expiry(struct cluster_node *n, const struct fl_command *command, uint64_t index)
 {
-    size_t session = command->session.low % JUDGE_SESSIONS_MAX;
-    uint64_t since = n->settled_ms, needed = n->cluster->judge->sessions[session].ttl_ms;
+    size_t session = command->session.low % CLUSTER_SESSIONS_MAX;
+    uint64_t since = n->settled_ms, needed = judge_ttl_ms(n->cluster->judge, (uint32_t)session);
     struct fl_session_info info;
 
     if (command->term != n->term)
@@ -239,7 +239,7 @@ static void check_acknowledgement(struct cluster_node *n, uint64_t link,
     n->cluster->judge->acks++;
     if (n->confirmed_begun_us < beat->received_us)
         timeline_fail(n->cluster->time, "T2: acknowledged without a confirmation after receipt");
-    if (n->is_expiring[beat->session % JUDGE_SESSIONS_MAX])
+    if (n->is_expiring[beat->session % CLUSTER_SESSIONS_MAX])
         timeline_fail(n->cluster->time, "T5: acknowledged while an expiry is under way");
 }
 
@@ -311,7 +311,7 @@ static void note_beat(struct cluster_node *n, uint64_t link, const struct fl_req
 
     c->beats[request->tag % FL_ARRAY_LEN(c->beats)] =
         (struct cluster_beat){link, request->tag, c->time->now_us, request->session.low};
-    n->heard_ms[request->session.low % JUDGE_SESSIONS_MAX] = clock_ms(n);
+    n->heard_ms[request->session.low % CLUSTER_SESSIONS_MAX] = clock_ms(n);
 }
 
 static void on_read(void *ctx, uint64_t link, const void *data, size_t len)

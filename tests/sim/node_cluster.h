@@ -7,7 +7,8 @@
 #include "judge.h"
 #include "node/node.h"
 
-#define CLUSTER_LINKS_MAX 8192
+#define CLUSTER_LINKS_MAX    8192
+#define CLUSTER_SESSIONS_MAX 512
 
 struct cluster_node {
     struct cluster *cluster;
@@ -20,9 +21,9 @@ struct cluster_node {
     /* Since the role changed last: */
     uint64_t settled_ms; /* its own clock when the first entry of its term was applied; or 0 */
     uint64_t confirmed_begun_us;
-    uint64_t heard_ms[JUDGE_SESSIONS_MAX]; /* by its own clock; 0: not heard */
-    bool is_expiring[JUDGE_SESSIONS_MAX];
-    uint64_t expire_index[JUDGE_SESSIONS_MAX];
+    uint64_t heard_ms[CLUSTER_SESSIONS_MAX]; /* by its own clock; 0: not heard */
+    bool is_expiring[CLUSTER_SESSIONS_MAX];
+    uint64_t expire_index[CLUSTER_SESSIONS_MAX];
 };
 
 /* A frame for the gateway at the other end of `link`. */

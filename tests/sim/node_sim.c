@@ -174,6 +174,7 @@ static bool sim_run(uint64_t seed, uint64_t *ret_hash, struct totals *totals, bo
     totals->acks += sim->judge.acks;
     totals->reads += sim->judge.reads;
     cluster_deinit(&sim->cluster);
+    judge_deinit(&sim->judge);
     timeline_deinit(&sim->time);
     free(sim);
     return holds;

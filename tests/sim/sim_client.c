@@ -205,7 +205,7 @@ void client_mute(struct sim_client *c, uint64_t until_us)
 
 void client_start(struct sim_client *c)
 {
-    if (*c->is_winding_down || *c->next_session == JUDGE_SESSIONS_MAX)
+    if (*c->is_winding_down || *c->next_session == CLUSTER_SESSIONS_MAX)
         return;
     c->session = (uint32_t)(*c->next_session)++;
     c->ttl_ms = (uint32_t)timeline_between(c->time, 3000, 6000);

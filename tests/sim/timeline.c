@@ -8,6 +8,9 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 
+/* More events at one moment are a loop without end. */
+#define AT_ONCE_MAX 100000u
+
 struct event {
     struct fl_heap_node node;
     timeline_fn fn;
@@ -66,6 +69,11 @@ void timeline_run(struct timeline *t, uint64_t until_us)
 
         if (first == NULL || first->key > until_us)
             break;
+        t->n_at_once = first->key == t->now_us ? t->n_at_once + 1 : 0;
+        if (t->n_at_once > AT_ONCE_MAX) {
+            timeline_fail(t, "time stands still");
+            break;
+        }
         t->now_us = first->key;
         event = take_first(t);
         t->n_events++;
@@ -92,6 +100,20 @@ void timeline_fail(struct timeline *t, const char *format, ...)
     va_start(args, format);
     vsnprintf(t->failure + n, sizeof t->failure - (size_t)n, format, args);
     va_end(args);
+    timeline_tell(t, "BROKEN %s", t->failure);
+}
+
+void timeline_tell(struct timeline *t, const char *format, ...)
+{
+    va_list args;
+
+    if (!t->is_telling)
+        return;
+    printf("%10.3f  ", (double)t->now_us / 1e6);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("\n");
 }
 
 uint64_t timeline_between(struct timeline *t, uint64_t low, uint64_t high)

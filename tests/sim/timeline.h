@@ -17,8 +17,9 @@ struct timeline {
     uint64_t now_us;
     struct fl_random random;
     struct fl_heap events;
-    uint64_t hash, n_events;
+    uint64_t hash, n_events, n_at_once;
     char failure[256]; /* the first property that did not hold; empty: all did */
+    bool is_telling;   /* the story is printed, with dates */
 };
 
 /* `a` and the bytes are the event's own; they are copied. */
@@ -33,6 +34,8 @@ void timeline_in(struct timeline *t, uint64_t delay_us, timeline_fn fn, void *ct
 void timeline_run(struct timeline *t, uint64_t until_us);
 void timeline_mix(struct timeline *t, uint64_t value);
 void timeline_fail(struct timeline *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void timeline_tell(struct timeline *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static inline bool timeline_has_failed(const struct timeline *t)
 {
