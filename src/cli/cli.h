@@ -87,6 +87,10 @@ const char *cli_mode_text(int mode);
 
 /* ---- Talking to the cluster ---- */
 
+/* Sets FENCELOCK_ENDPOINTS from the configuration file, if it is not set and there is one: the file
+ * that FENCELOCK_CLIENT_CONFIG names, ~/.config/fencelock/client.conf, /etc/fencelock/client.conf.
+ * False: complained about what is in it. */
+bool cli_read_settings(void);
 /* NULL: complained, and common->exit_code is set. `options` may be NULL. */
 struct fl_client *cli_connect(struct cli_common *common, const struct fl_client_options *options);
 /* Says why on standard error, and what to do; returns the exit code for it. */

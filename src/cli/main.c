@@ -25,9 +25,10 @@ static void print_help(FILE *to)
           "Each has --help with examples. To try it: fencelock dev, and in another terminal\n"
           "  fencelock run my-lock -- sh -c 'echo my token is $FENCELOCK_TOKEN'\n"
           "\n"
-          "Every command finds its cluster by --endpoints, else FENCELOCK_ENDPOINTS, else\n"
-          "127.0.0.1:3362. Exit codes: 64 usage, 69 unreachable, 70 failed, 75 not granted,\n"
-          "76 lost, 77 denied.\n",
+          "Every command finds its cluster by --endpoints, else FENCELOCK_ENDPOINTS, else the\n"
+          "line endpoints = HOST:PORT,... of ~/.config/fencelock/client.conf or\n"
+          "/etc/fencelock/client.conf, else 127.0.0.1:3362. Exit codes: 64 usage, 69\n"
+          "unreachable, 70 failed, 75 not granted, 76 lost, 77 denied.\n",
           to);
 }
 
@@ -60,5 +61,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "fencelock: %s is not a command. See: fencelock --help\n", argv[1]);
         return CLI_EXIT_USAGE;
     }
+    if (!cli_read_settings())
+        return CLI_EXIT_USAGE;
     return command->run(argc - 1, argv + 1);
 }

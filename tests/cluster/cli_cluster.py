@@ -135,6 +135,25 @@ class ClusterTest(unittest.TestCase):
         self.assertTrue(all(len(line) <= 72 for line in lines), lines)
         self.assertIn("\u2026", lines[1])
 
+    def test_a_configuration_file_tells_where_the_cluster_is(self):
+        with tempfile.TemporaryDirectory() as directory:
+            os.mkdir(os.path.join(directory, "fencelock"))
+            path = os.path.join(directory, "fencelock", "client.conf")
+            env = {name: value for name, value in os.environ.items() if name != "FENCELOCK_ENDPOINTS"}
+            env["XDG_CONFIG_HOME"] = directory
+
+            def ask(text, **more):
+                with open(path, "w") as file:
+                    file.write(text)
+                return subprocess.run([TOOL, "status", "--timeout", "10s"], env=dict(env, **more), capture_output=True, text=True)
+
+            self.assertEqual(ask(f"# ours\nendpoints = {self.cluster.endpoints}\n").returncode, 0)
+            self.assertEqual(ask("endpoints = 127.0.0.1:1\n", FENCELOCK_ENDPOINTS=self.cluster.endpoints).returncode, 0)
+            for text, said in (("endpoint = x\n", '"endpoint" is not known'), ("nonsense\n", "line 1")):
+                refused = ask(text)
+                self.assertEqual(refused.returncode, 64)
+                self.assertIn(said, refused.stderr)
+
     def test_watch_tells_grants_and_ends(self):
         watch = self.cluster.start("watch", "--prefix", "watched/", "--json", stdout=subprocess.PIPE)
         self.addCleanup(watch.communicate)
