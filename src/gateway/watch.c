@@ -9,14 +9,16 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "gateway/internal.h"
+#include "gateway/watch.h"
 
 /* A watcher that never reads may not grow our memory past this. */
 #define WATCH_BACKLOG_MAX ((size_t)256 * 1024)
 
-struct watch {
+struct fl_watch {
     struct fl_list in_gateway;
     struct fl_gateway *gateway;
-    struct fl_rpc_call *call;
+    const struct fl_watch_sink *sink;
+    void *ctx;
     struct fl_ask ask;
     char *name; /* owned; NULL: nothing was asked yet */
     bool is_prefix, is_ended;
@@ -28,21 +30,19 @@ struct watch {
     unsigned n_skip;      /* told before the watch moved */
 };
 
-static void settle(struct watch *watch)
+static void settle(struct fl_watch *watch)
 {
     fl_router_forget(watch->gateway->router, &watch->ask);
     watch->is_ended = true;
 }
 
-static void finish(struct watch *watch, const struct fl_rpc_status *status)
+static void finish(struct fl_watch *watch, const struct fl_rpc_status *status)
 {
-    struct fl_rpc_call *call = watch->call;
-
     settle(watch);
-    fl_rpc_call_finish(call, status);
+    watch->sink->end(watch->ctx, status);
 }
 
-static void finish_for(struct watch *watch, enum fl_reason reason)
+static void finish_for(struct fl_watch *watch, enum fl_reason reason)
 {
     struct fl_outcome outcome;
 
@@ -51,12 +51,12 @@ static void finish_for(struct watch *watch, enum fl_reason reason)
 }
 
 /* Where to go on; 0: it must begin. */
-static uint64_t place(const struct watch *watch)
+static uint64_t place(const struct fl_watch *watch)
 {
     return watch->index > watch->whole_index ? watch->index : watch->whole_index;
 }
 
-static void ask(struct watch *watch)
+static void ask(struct fl_watch *watch)
 {
     struct fl_request request = {.type = FL_REQ_WATCH,
                                  .name = fl_str_from(watch->name),
@@ -75,7 +75,8 @@ static void ask(struct watch *watch)
 
 /* The watch ended at its node, for the leader's sake or for want of what came since: if it stood
  * before, the next node may know. */
-static bool may_go_on(const struct watch *watch, enum fl_ask_end how, const struct fl_reply *reply)
+static bool may_go_on(const struct fl_watch *watch, enum fl_ask_end how,
+                      const struct fl_reply *reply)
 {
     if (place(watch) == 0)
         return false;
@@ -87,7 +88,7 @@ static bool may_go_on(const struct watch *watch, enum fl_ask_end how, const stru
 
 static void on_done(struct fl_ask *asked, enum fl_ask_end how, const struct fl_reply *reply)
 {
-    struct watch *watch = FL_CONTAINER_OF(asked, struct watch, ask);
+    struct fl_watch *watch = FL_CONTAINER_OF(asked, struct fl_watch, ask);
     struct fl_outcome outcome;
 
     if (may_go_on(watch, how, reply)) {
@@ -102,7 +103,7 @@ static void on_done(struct fl_ask *asked, enum fl_ask_end how, const struct fl_r
 }
 
 /* Whether the client has it already. */
-static bool was_told(struct watch *watch, const struct fl_push *push)
+static bool was_told(struct fl_watch *watch, const struct fl_push *push)
 {
     if (push->index <= watch->whole_index)
         return true;
@@ -128,12 +129,12 @@ static Fencelock__V1__WatchResponse__Kind kind_of(const struct fl_push *push)
                          : FENCELOCK__V1__WATCH_RESPONSE__KIND__ENDED;
 }
 
-static void send_event(struct watch *watch, const struct fl_push *push)
+static void send_event(struct fl_watch *watch, const struct fl_push *push)
 {
     Fencelock__V1__WatchResponse response = FENCELOCK__V1__WATCH_RESPONSE__INIT;
     struct fl_arena arena;
 
-    if (fl_rpc_call_queued(watch->call) > WATCH_BACKLOG_MAX) {
+    if (watch->sink->queued(watch->ctx) > WATCH_BACKLOG_MAX) {
         finish_for(watch, FL_REASON_SLOW_READER);
         return;
     }
@@ -145,14 +146,14 @@ static void send_event(struct watch *watch, const struct fl_push *push)
     response.mode = fl_answer_mode(push->mode);
     response.cause = fl_answer_cause(push->cause);
     response.index = push->index;
-    if (!fl_gateway__send(watch->call, &response.base))
+    if (!watch->sink->event(watch->ctx, &response.base))
         finish_for(watch, FL_REASON_OUT_OF_MEMORY);
     fl_arena_deinit(&arena);
 }
 
 static void on_pushed(struct fl_ask *asked, const struct fl_push *push)
 {
-    struct watch *watch = FL_CONTAINER_OF(asked, struct watch, ask);
+    struct fl_watch *watch = FL_CONTAINER_OF(asked, struct fl_watch, ask);
     bool is_first = !watch->was_caught_up;
 
     if (push->type != FL_PUSH_CAUGHT_UP) {
@@ -167,14 +168,15 @@ static void on_pushed(struct fl_ask *asked, const struct fl_push *push)
         send_event(watch, push);
 }
 
-static void begin(struct watch *watch, const Fencelock__V1__WatchRequest *message)
+void fl_watch_begin(struct fl_watch *watch, const Fencelock__V1__WatchRequest *message,
+                    const char *peer)
 {
     struct fl_request request = {0};
     struct fl_outcome outcome;
     struct fl_arguments args = {.outcome = &outcome, .request = &request};
 
     if (!fl_arguments_watch(&args, &message->base) ||
-        fl_gateway__is_limited(watch->gateway, &request, fl_rpc_call_peer(watch->call), &outcome)) {
+        fl_gateway__is_limited(watch->gateway, &request, peer, &outcome)) {
         finish(watch, &outcome.status);
         return;
     }
@@ -186,17 +188,54 @@ static void begin(struct watch *watch, const Fencelock__V1__WatchRequest *messag
     ask(watch);
 }
 
+struct fl_watch *fl_watch_new(struct fl_gateway *gateway, const struct fl_watch_sink *sink,
+                              void *ctx)
+{
+    struct fl_watch *watch = fl_xcalloc(1, sizeof *watch);
+
+    watch->gateway = gateway;
+    watch->sink = sink;
+    watch->ctx = ctx;
+    watch->ask.done = on_done;
+    watch->ask.pushed = on_pushed;
+    fl_list_append(&gateway->watches, &watch->in_gateway);
+    gateway->n_watches++;
+    return watch;
+}
+
+void fl_watch_free(struct fl_watch *watch)
+{
+    settle(watch);
+    fl_list_remove(&watch->in_gateway);
+    watch->gateway->n_watches--;
+    free(watch->name);
+    free(watch);
+}
+
+/* --- By gRPC: the call's data is its watch until the call is gone --- */
+
+static bool call_event(void *ctx, const ProtobufCMessage *event)
+{
+    return fl_gateway__send(ctx, event);
+}
+
+static size_t call_queued(void *ctx)
+{
+    return fl_rpc_call_queued(ctx);
+}
+
+static void call_end(void *ctx, const struct fl_rpc_status *status)
+{
+    fl_rpc_call_finish(ctx, status);
+}
+
+static const struct fl_watch_sink call_sink = {call_event, call_queued, call_end};
+
 static void on_open(struct fl_rpc_call *call)
 {
     const struct fl_gateway_method *method = fl_rpc_call_method_ctx(call);
-    struct watch *watch = fl_xcalloc(1, sizeof *watch);
+    struct fl_watch *watch = fl_watch_new(method->gateway, &call_sink, call);
 
-    watch->gateway = method->gateway;
-    watch->call = call;
-    watch->ask.done = on_done;
-    watch->ask.pushed = on_pushed;
-    fl_list_append(&watch->gateway->watches, &watch->in_gateway);
-    watch->gateway->n_watches++;
     fl_rpc_call_set_data(call, watch);
     if (watch->gateway->is_draining)
         finish_for(watch, FL_REASON_SHUTTING_DOWN);
@@ -204,7 +243,7 @@ static void on_open(struct fl_rpc_call *call)
 
 static void on_message(struct fl_rpc_call *call, const uint8_t *data, size_t len)
 {
-    struct watch *watch = fl_rpc_call_data(call);
+    struct fl_watch *watch = fl_rpc_call_data(call);
     struct fl_outcome outcome;
     ProtobufCMessage *message;
 
@@ -219,20 +258,14 @@ static void on_message(struct fl_rpc_call *call, const uint8_t *data, size_t len
         finish(watch, &outcome.status);
         return;
     }
-    begin(watch, (const Fencelock__V1__WatchRequest *)message);
+    fl_watch_begin(watch, (const Fencelock__V1__WatchRequest *)message, fl_rpc_call_peer(call));
     protobuf_c_message_free_unpacked(message, NULL);
 }
 
 static void on_gone(struct fl_rpc_call *call, enum fl_rpc_gone why)
 {
-    struct watch *watch = fl_rpc_call_data(call);
-
     (void)why;
-    settle(watch);
-    fl_list_remove(&watch->in_gateway);
-    watch->gateway->n_watches--;
-    free(watch->name);
-    free(watch);
+    fl_watch_free(fl_rpc_call_data(call));
 }
 
 const struct fl_rpc_handler fl_gateway__watch_handler = {
@@ -247,7 +280,7 @@ void fl_gateway__watches_end(struct fl_gateway *gateway, enum fl_reason reason)
 
     fl_list_init(&ending);
     for (struct fl_list *at; (at = fl_list_first(&gateway->watches)) != NULL;) {
-        struct watch *watch = FL_CONTAINER_OF(at, struct watch, in_gateway);
+        struct fl_watch *watch = FL_CONTAINER_OF(at, struct fl_watch, in_gateway);
 
         fl_list_remove(at);
         fl_list_append(&ending, at);

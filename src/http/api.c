@@ -1,4 +1,4 @@
-/* /v1/SERVICE/CALL: the gateway's unary calls as JSON. What only reads can be asked with GET and a
+/* /v1/SERVICE/CALL: the gateway's calls as JSON. What only reads can be asked with GET and a
  * query, everything with POST and a body. */
 #include <stdlib.h>
 #include <string.h>
@@ -86,9 +86,12 @@ static void start(struct fl_site *site, struct fl_http_exchange *x,
     fl_http_on_gone(x, on_gone, call);
 }
 
+/* `method` NULL: Watch. */
 static void call_method(struct fl_site *site, struct fl_http_exchange *x,
                         const struct fl_unary_method *method, bool is_open_session)
 {
+    const ProtobufCMessageDescriptor *type =
+        method != NULL ? method->request : &fencelock__v1__watch_request__descriptor;
     struct fl_outcome outcome;
     struct fl_arena arena;
     json_t *arguments = read_arguments(x, is_open_session, &outcome);
@@ -96,8 +99,10 @@ static void call_method(struct fl_site *site, struct fl_http_exchange *x,
 
     fl_arena_init(&arena);
     if (arguments != NULL)
-        message = fl_json_to_message(arguments, method->request, &arena, &outcome);
-    if (message != NULL)
+        message = fl_json_to_message(arguments, type, &arena, &outcome);
+    if (message != NULL && method == NULL)
+        fl_site__serve_watch(site, x, (const Fencelock__V1__WatchRequest *)message);
+    else if (message != NULL)
         start(site, x, method, message);
     else
         fl_site__fail(x, &outcome.status);
@@ -107,11 +112,12 @@ static void call_method(struct fl_site *site, struct fl_http_exchange *x,
 
 /* --- Which call --- */
 
+/* NULL: Watch. */
 static bool only_reads(const struct fl_unary_method *method)
 {
-    return method->read == fl_arguments_describe || method->read == fl_arguments_list ||
-           method->read == fl_arguments_status || method->read == fl_arguments_list_sessions ||
-           method->read == fl_arguments_list_waits;
+    return method == NULL || method->read == fl_arguments_describe ||
+           method->read == fl_arguments_list || method->read == fl_arguments_status ||
+           method->read == fl_arguments_list_sessions || method->read == fl_arguments_list_waits;
 }
 
 static const struct fl_unary_method *find_method(struct fl_str call, bool *ret_is_open_session)
@@ -151,19 +157,21 @@ bool fl_site__serve_api(struct fl_site *site, struct fl_http_exchange *x)
     const struct fl_http_request *request = fl_http_request(x);
     const struct fl_unary_method *method;
     struct fl_str call = request->path;
-    bool is_open_session,
+    bool is_watch, is_open_session,
         is_get = request->method == FL_HTTP_GET || request->method == FL_HTTP_HEAD;
 
     if (!fl_str_has_prefix(call, FL_STR(PREFIX)))
         return false;
     call.data += strlen(PREFIX);
     call.len -= strlen(PREFIX);
+    is_watch = fl_str_equal(call, FL_STR("LockService/Watch"));
     method = find_method(call, &is_open_session);
     if (call.len == 0 && is_get)
         list_calls(x);
-    else if (method == NULL)
+    else if (method == NULL && !is_watch)
         fl_site__refuse(x, 404, "NOT_FOUND", "there is no such call: see /v1/", NULL);
-    else if (request->method != FL_HTTP_POST && !(is_get && only_reads(method)))
+    else if (request->method != FL_HTTP_POST &&
+             !(is_get && only_reads(method) && !(is_watch && request->method == FL_HTTP_HEAD)))
         fl_site__refuse(x, 405, "BAD_METHOD",
                         only_reads(method) ? "ask with GET and a query, or with POST and a body"
                                            : "this changes something: ask with POST",

@@ -92,21 +92,26 @@ static json_t *error_of(unsigned http_status, const char *code, const char *reas
     return error;
 }
 
-void fl_site__fail(struct fl_http_exchange *x, const struct fl_rpc_status *status)
+json_t *fl_site__error(const struct fl_rpc_status *status)
 {
-    unsigned http_status = status_of_code(status->code);
-    json_t *error =
-        error_of(http_status, fl_rpc_code_text(status->code), status->reason, status->message);
-    char headers[64] = "";
+    json_t *error = error_of(status_of_code(status->code), fl_rpc_code_text(status->code),
+                             status->reason, status->message);
 
     if (status->field != NULL)
         json_object_set_new(error, "field", fl_json_text(status->field));
-    if (status->retry_after_ms != 0) {
+    if (status->retry_after_ms != 0)
         json_object_set_new(error, "retry_after_ms", json_integer(status->retry_after_ms));
+    return json_pack("{s:o}", "error", error);
+}
+
+void fl_site__fail(struct fl_http_exchange *x, const struct fl_rpc_status *status)
+{
+    char headers[64] = "";
+
+    if (status->retry_after_ms != 0)
         snprintf(headers, sizeof headers, "Retry-After: %u\r\n",
                  (status->retry_after_ms + 999) / 1000);
-    }
-    reply(x, http_status, json_pack("{s:o}", "error", error), headers);
+    reply(x, status_of_code(status->code), fl_site__error(status), headers);
 }
 
 void fl_site__refuse(struct fl_http_exchange *x, unsigned status, const char *reason,

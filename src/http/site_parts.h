@@ -7,6 +7,7 @@
 #include "gateway/outcome.h"
 #include "http/server.h"
 #include "http/site.h"
+#include "lock.pb-c.h"
 
 struct fl_site {
     struct fl_gateway *gateway;
@@ -20,10 +21,15 @@ struct fl_site {
 
 /* The body of every error: {"error": {"code": 400, "status": "INVALID_ARGUMENT", "reason": ...,
  * "message": ..., "field": ..., "retry_after_ms": ...}}. */
+json_t *fl_site__error(const struct fl_rpc_status *status); /* owned by the caller */
 void fl_site__fail(struct fl_http_exchange *x, const struct fl_rpc_status *status);
 /* The same for what only HTTP knows; `headers` as in struct fl_http_answer. */
 void fl_site__refuse(struct fl_http_exchange *x, unsigned status, const char *reason,
                      const char *message, const char *headers);
+/* Its events go out as lines of JSON, for as long as the client listens. */
+void fl_site__serve_watch(struct fl_site *site, struct fl_http_exchange *x,
+                          const Fencelock__V1__WatchRequest *request);
+
 /* Takes `document`. Status 200. */
 void fl_site__reply_json(struct fl_http_exchange *x, json_t *document);
 

@@ -173,7 +173,7 @@ class Http(unittest.TestCase):
                                      ("DELETE", "/v1/LockService/Describe", 405), ("POST", "/healthz", 405),
                                      ("GET", "/v1/LockService/NoSuch", 404), ("POST", "/v1/LockService/Watch/x", 404),
                                      ("GET", "/v1/LockService/" + "x" * 500, 404), ("OPTIONS", "*", 404),
-                                     ("GET", "/no/such", 404), ("GET", "/../etc/passwd", 404),
+                                     ("HEAD", "/v1/LockService/Watch?name=a", 405), ("GET", "/no/such", 404), ("GET", "/../etc/passwd", 404),
                                      ("GET", "/v1/", 200), ("GET", "/v1/AdminService/Status?all_nodes=true", 200),
                                      ("POST", "/v1/AdminService/Status", 200)]:
             got, document, headers = self.ask(method, path, "" if method == "POST" else None)
@@ -243,6 +243,41 @@ class Http(unittest.TestCase):
         self.assertEqual(self.waiters("kept"), 1)
         self.call("LockService/Release", {"session_id": first, "name": "kept", "token": answers[0]["token"]})
         self.assertIn(b'"granted": true', later.recv(65536))
+
+    def watch(self, query):
+        connection = http.client.HTTPConnection(self.address, timeout=PATIENCE)
+        self.addCleanup(connection.close)
+        connection.request("GET", f"/v1/LockService/Watch?{query}")
+        response = connection.getresponse()
+        response.leave = connection.close
+        return response
+
+    def test_a_watch_tells_each_change_as_a_line(self):
+        session = self.open("watched")
+        granted = self.call("LockService/Acquire", {"session_id": session, "name": "w/1"})
+        watch = self.watch("name=w/&is_prefix=true")
+        self.assertEqual((watch.status, watch.headers["Content-Type"]), (200, "application/x-ndjson"))
+        kinds = [json.loads(watch.readline()) for _ in range(2)]
+        self.assertEqual([e["kind"] for e in kinds], ["PRESENT", "CAUGHT_UP"])
+        self.call("LockService/Release", {"session_id": session, "name": "w/1", "token": granted["token"]})
+        self.call("LockService/Acquire", {"session_id": session, "name": "w/2"})
+        ended, begun = json.loads(watch.readline()), json.loads(watch.readline())
+        self.assertEqual((ended["kind"], ended["name"], ended["cause"]), ("ENDED", "w/1", "RELEASED"))
+        self.assertEqual((begun["kind"], begun["name"], begun["client"]), ("GRANTED", "w/2", "watched"))
+        again = self.watch(f"name=w/&is_prefix=true&from_index={ended['index']}")
+        self.assertEqual(json.loads(again.readline()), ended)
+        watches = ("fencelock_gateway_watches",)
+        self.assertGreaterEqual(self.samples(1)[watches], 2)
+        watch.leave()
+        again.leave()
+        watch.close()
+        again.close()
+        wait_for(lambda: self.samples(1)[watches] == 0, "the end of watches that nobody reads")
+
+    def test_a_watch_that_cannot_be_is_refused_like_any_call(self):
+        for query, field in [("", "name"), ("name=a&from_index=0", "from_index"), ("name=a&prefix=true", "prefix")]:
+            watch = self.watch(query)
+            self.assertEqual((watch.status, json.loads(watch.read())["error"]["field"]), (400, field))
 
     def test_those_who_wait_in_a_circle_are_named(self):
         """C80: long after they began to, on any node, until one gives up."""
