@@ -2,7 +2,7 @@
 BUILD := build
 DIR ?= $(if $(FENCELOCK_DIR),$(FENCELOCK_DIR),run)
 
-.PHONY: build deps run test browser-test demo lint format bench scale soak torture clean
+.PHONY: build deps run test browser-test demo lint format bench scale sim soak torture clean
 
 build: deps $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -49,6 +49,13 @@ scale:
 	@meson configure $(BUILD) -Dtests=true && ninja -C $(BUILD)
 	@$(BUILD)/bench/core_scale
 	@scripts/scale all
+
+# A whole region in one process on one seed (ARGS="42 --trace"; docs/simulator.md).
+sim:
+	@scripts/install-deps test
+	@[ -f $(BUILD)/build.ninja ] || meson setup $(BUILD)
+	@meson configure $(BUILD) -Dtests=true && ninja -C $(BUILD) tests/sim/region/fencelock-sim
+	@$(BUILD)/tests/sim/region/fencelock-sim $(if $(ARGS),$(ARGS),fresh)
 
 # The simulators and the fault tests for long (SECONDS=3600).
 soak:

@@ -147,6 +147,9 @@ static void hold_on(struct app_worker *worker)
                               (enum fl_mode)worker->bid.mode, worker->bid.limit};
 
     app->counts.granted++;
+    if (app->session.believe_until_ms <= place_now_ms(&app->place))
+        timeline_fail(app->place.time, "T10: %s is told that it has %s after its lease",
+                      app->place.name, worker->bid.name);
     judge_granted(app->truth->judge, app->number, worker->bid.id, worker->bid.token, 0);
     judge_lock_on(app->truth->judge, worker->name, hold);
     worker->is_held = true;
@@ -193,7 +196,9 @@ static void on_belief(struct app *app, uint64_t until_ms)
         app->counts.sessions++;
         timeline_tell(app->place.time, "%s opens session %u", app->place.name, app->number);
     }
-    judge_believes(app->truth->judge, app->number, place_when_us(&app->place, until_ms));
+    if (until_ms != app->believed_ms)
+        judge_believes(app->truth->judge, app->number, place_when_us(&app->place, until_ms));
+    app->believed_ms = until_ms;
 }
 
 static void on_effect(void *ctx, const struct fl_session_effect *effect)
@@ -231,6 +236,9 @@ static void on_effect(void *ctx, const struct fl_session_effect *effect)
     case FL_SESSION_FX_UNRELEASED:
         break;
     case FL_SESSION_FX_DONE:
+        if (worker->is_held && !app->session.is_closing)
+            timeline_fail(app->place.time, "T10: %s loses %s and is not told", app->place.name,
+                          worker->bid.name);
         hold_off(worker);
         worker->state = WORKER_IDLE;
         break;
@@ -246,6 +254,8 @@ static void settle(struct app *app)
 
     if (broken != NULL)
         timeline_fail(app->place.time, "the SDK's invariant %s", broken);
+    if (app->session.state == FL_SESSION_LIVE) /* whether or not it says so */
+        on_belief(app, app->session.believe_until_ms);
     if (app->is_refused) {
         app->is_refused = false;
         step_down(app, &unreachable);
@@ -253,6 +263,8 @@ static void settle(struct app *app)
         return;
     }
     alarm_set(&app->tick, fl_session_next_ms(&app->session));
+    if (app->config->is_scripted)
+        return;
     for (unsigned i = 0; i < app->config->workers; i++) {
         struct app_worker *worker = &app->workers[i];
 
@@ -275,6 +287,19 @@ static void on_tick(void *ctx)
 }
 
 /* --- A look at a name --- */
+
+static void check_holders(struct app *app, const Fencelock__V1__DescribeResponse *response)
+{
+    fl_token sum = 0, expected;
+
+    for (size_t i = 0; i < response->n_holders; i++)
+        sum += response->holders[i]->token;
+    if (truth_holders(app->truth, app->look_name, response->log_index, &expected) &&
+        sum != expected)
+        timeline_fail(app->place.time,
+                      "L13, L15: %s is shown with other holders than at entry %llu",
+                      names[app->look_name], (unsigned long long)response->log_index);
+}
 
 static void hear_look(void *ctx, struct conn *conn, const void *data, size_t len)
 {
@@ -303,6 +328,7 @@ static void hear_look(void *ctx, struct conn *conn, const void *data, size_t len
                       (unsigned long long)response->log_index,
                       (unsigned long long)app->look_committed);
     linear_add(app->linear, response->log_index, true, app->looked_us, now_us(app));
+    check_holders(app, response);
     fencelock__v1__describe_response__free_unpacked(response, NULL);
 }
 
@@ -328,11 +354,24 @@ static void look(struct app *app)
 
 /* --- The workers --- */
 
+static void do_ask(struct app_worker *worker)
+{
+    struct app *app = worker->app;
+    struct fl_session_event event = {.type = FL_SESSION_EV_ACQUIRE, .bid = &worker->bid};
+
+    worker->state = WORKER_ASKS;
+    worker->asked_us = now_us(app);
+    app->counts.asked++;
+    app->n_asked++;
+    step(app, &event);
+    if (worker->state == WORKER_ASKS && app->number != 0)
+        judge_asked(app->truth->judge, app->number, worker->bid.id, worker->bid.wait_ms);
+}
+
 static void ask(struct app_worker *worker)
 {
     struct app *app = worker->app;
     struct timeline *t = app->place.time;
-    struct fl_session_event event = {.type = FL_SESSION_EV_ACQUIRE, .bid = &worker->bid};
     bool tries_once = timeline_one_in(t, 5);
 
     worker->name = (unsigned)timeline_between(t, 0, APP_NAMES - 1);
@@ -345,13 +384,7 @@ static void ask(struct app_worker *worker)
     }
     worker->bid.wait_ms =
         tries_once ? 0 : (uint32_t)timeline_between(t, 1, app->config->wait_ms_max);
-    worker->state = WORKER_ASKS;
-    worker->asked_us = now_us(app);
-    app->counts.asked++;
-    app->n_asked++;
-    step(app, &event);
-    if (worker->state == WORKER_ASKS && app->number != 0)
-        judge_asked(app->truth->judge, app->number, worker->bid.id, worker->bid.wait_ms);
+    do_ask(worker);
     if (worker->bid.wait_ms > 0 && timeline_one_in(t, app->config->cancel_one_in))
         worker_in(worker, 0, worker->bid.wait_ms);
 }
@@ -479,6 +512,32 @@ static void on_worker(void *ctx)
         break;
     }
     settle(app);
+}
+
+/* --- Scripts --- */
+
+void app_ask(struct app *app, unsigned worker, unsigned name, int mode, uint32_t wait_ms)
+{
+    struct app_worker *w = &app->workers[worker];
+
+    w->name = name;
+    w->bid = (struct fl_bid){.name = names[name], .mode = mode, .wait_ms = wait_ms};
+    do_ask(w);
+}
+
+void app_give_back(struct app *app, unsigned worker)
+{
+    give_back(&app->workers[worker]);
+}
+
+void app_write(struct app *app, unsigned worker)
+{
+    write_to_store(&app->workers[worker]);
+}
+
+bool app_holds(const struct app *app, unsigned worker)
+{
+    return app->workers[worker].state == WORKER_HOLDS;
 }
 
 /* --- Life --- */

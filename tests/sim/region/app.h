@@ -20,6 +20,7 @@ struct app_config {
     uint32_t lock_delay_ms;
     unsigned cancel_one_in, look_one_in;
     bool uses_shared, uses_counted;
+    bool is_scripted; /* its workers do only what they are told */
 };
 
 struct app_counts {
@@ -42,9 +43,10 @@ struct app {
     struct fl_wire_options wire;
     struct conn *stream, *look;
     uint64_t stream_number;
-    bool is_refused;  /* the stream could not be begun */
-    uint32_t number;  /* of the session; 0: none yet */
-    unsigned n_asked; /* in this session */
+    bool is_refused;      /* the stream could not be begun */
+    uint32_t number;      /* of the session; 0: none yet */
+    uint64_t believed_ms; /* as the judge knows it */
+    unsigned n_asked;     /* in this session */
     bool wants_close;
     uint64_t close_by_ms; /* then its TTL must end the session */
     struct alarm tick;
@@ -72,5 +74,11 @@ void app_crash(struct app *app, bool is_silent);
 void app_deinit(struct app *app);
 void app_pause(struct app *app, uint64_t until_us);
 void app_wake(struct app *app); /* ends its pause */
+
+/* For scripts. */
+void app_ask(struct app *app, unsigned worker, unsigned name, int mode, uint32_t wait_ms);
+void app_give_back(struct app *app, unsigned worker);
+void app_write(struct app *app, unsigned worker);
+bool app_holds(const struct app *app, unsigned worker);
 
 #endif

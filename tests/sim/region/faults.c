@@ -162,10 +162,11 @@ static void cut_outside(struct region *g)
     }
 }
 
-/* The leader keeps a gateway and the clients, and loses everybody else: who serves on alone? */
+/* The leader keeps a gateway and the clients, and loses everybody else: who serves on alone? It may
+ * sleep first, and find on waking what was asked meanwhile. */
 static void cut_leader(struct region *g)
 {
-    const struct replica *leader = region_leader(g);
+    struct replica *leader = region_leader(g);
     uint64_t kept = between(g, 0, g->options.doors - 1);
 
     if (leader == NULL)
@@ -178,6 +179,9 @@ static void cut_leader(struct region *g)
         cut(g, &g->replicas[i].place, &leader->place, true);
         cut(g, &g->replicas[i].place, &g->doors[kept].place, true);
     }
+    if (one_in(g, 2))
+        replica_pause(leader,
+                      g->time.now_us + between(g, 1, 4) * g->options.replica.election_ms * MS);
 }
 
 static void cut_some(struct region *g)

@@ -827,6 +827,7 @@ static void start(struct replica *r, const void *data, size_t len)
                                       .election_timeout_ms = r->config->election_ms,
                                       .tick_ms = r->config->tick_ms,
                                       .trailing = r->config->trailing,
+                                      .rules_off = r->config->rules_off,
                                       .seed = (unsigned)fl_random_u64(&r->place.time->random)};
     struct fl_node_config node_config = {.node_id = r->id,
                                          .hash_key = {r->id, r->place.life},

@@ -24,6 +24,7 @@ struct replica_config {
     unsigned election_ms, tick_ms, voters;
     uint64_t trailing, snapshot_every, segment_bytes, reserve_bytes;
     uint32_t pending_max;
+    uint32_t rules_off; /* of raft/rules.h: to see their absence */
 };
 
 struct replica_counts {

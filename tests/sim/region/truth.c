@@ -47,6 +47,14 @@ uint64_t truth_hash_effect(uint64_t hash, const struct fl_effect *e)
 
 /* --- One entry --- */
 
+/* A session's end changes names before their holds are told to have ended. */
+static void note_change(struct truth *t, const struct fl_effect *effect)
+{
+    for (unsigned i = 0; i < JUDGE_NAMES_MAX; i++)
+        if (effect->type == FL_EFF_SESSION_END || (unsigned)(effect->name.data[1] - '0') == i)
+            t->changed_at[i] = effect->index;
+}
+
 static void hear_machine(void *ctx, const struct fl_effect *effect)
 {
     struct truth *t = ctx;
@@ -56,6 +64,9 @@ static void hear_machine(void *ctx, const struct fl_effect *effect)
     trace_effect(&t->theirs, effect);
     history_add(t->history, effect);
     judge_effect(t->judge, effect);
+    if (effect->type == FL_EFF_GRANT || effect->type == FL_EFF_HOLD_END ||
+        effect->type == FL_EFF_SESSION_END)
+        note_change(t, effect);
     if (effect->type == FL_EFF_SESSION_OPEN &&
         t->n_sessions_opened < FL_ARRAY_LEN(t->sessions_opened))
         t->sessions_opened[t->n_sessions_opened++] = effect->session.low;
@@ -192,6 +203,23 @@ void truth_leads(struct truth *t, unsigned node, uint64_t term, uint64_t last)
 unsigned truth_leader(const struct truth *t)
 {
     return t->leaders[t->last_term].node;
+}
+
+static void add_token(void *ctx, const struct fl_request_info *info)
+{
+    *(fl_token *)ctx += info->token;
+}
+
+bool truth_holders(const struct truth *t, unsigned name, uint64_t index, fl_token *ret_sum)
+{
+    char text[] = {'n', (char)('0' + name)};
+    struct fl_name_info info;
+
+    *ret_sum = 0;
+    if (t->changed_at[name] > index || index > t->committed)
+        return false;
+    fl_machine_describe(t->machine, (struct fl_str){text, 2}, 0, &info, add_token, ret_sum);
+    return true;
 }
 
 bool truth_was_deposed(const struct truth *t, uint64_t term, uint64_t at_us)

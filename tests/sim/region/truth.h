@@ -31,8 +31,9 @@ struct truth {
     struct {
         unsigned node;
         uint64_t at_us;
-    } leaders[TRUTH_TERMS_MAX]; /* by term */
-    uint64_t last_term;         /* of the latest leader */
+    } leaders[TRUTH_TERMS_MAX];           /* by term */
+    uint64_t last_term;                   /* of the latest leader */
+    uint64_t changed_at[JUDGE_NAMES_MAX]; /* index at which a name's holders changed last */
     uint64_t sessions_opened[64];
     unsigned n_sessions_opened;
     void (*committed_entry)(void *ctx, uint64_t index, uint64_t term); /* for R4 */
@@ -52,6 +53,9 @@ uint64_t truth_hash_effect(uint64_t hash, const struct fl_effect *effect);
 void truth_leads(struct truth *truth, unsigned node, uint64_t term, uint64_t last);
 /* The latest leader's node, or 0. */
 unsigned truth_leader(const struct truth *truth);
+/* What a description seen at `index` must show of "n0" to "n7": the sum of its holders' tokens.
+ * False when that is not known any more. */
+bool truth_holders(const struct truth *truth, unsigned name, uint64_t index, fl_token *ret_sum);
 /* Whether somebody was elected in a later term before that moment. */
 bool truth_was_deposed(const struct truth *truth, uint64_t term, uint64_t at_us);
 
