@@ -3,8 +3,9 @@
  *
  *     scale_load sessions|queue|session|crowd --endpoints HOST:PORT,... [OPTIONS]
  *
- * Exit code 1 when a session was lost that beat, or somebody waited in vain. How long things took
- * is printed, and judged by nobody. */
+ * Exit code 1 when a session was lost that beat, or somebody waited in vain; 75 when a stream broke
+ * for want of a leader, so that the question is open. How long things took is printed, and judged
+ * by nobody. */
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,7 +18,8 @@
 #include "load.h"
 
 /* Whatever happens, a run ends. */
-#define PATIENCE_S 1800
+#define PATIENCE_S   1800
+#define EXIT_UNKNOWN 75
 
 void load_say(struct load *load, const char *format, ...)
 {
@@ -40,6 +42,16 @@ void load_end(struct load *load, const char *why)
     fl_loop_stop(load->loop);
 }
 
+void load_lost(void *ctx, bool is_stream, const char *why)
+{
+    struct load *load = ctx;
+
+    if (!is_stream)
+        load_end(load, why);
+    load_say(load, "a stream broke, and nothing can be said: %s", why);
+    exit(EXIT_UNKNOWN);
+}
+
 void load_open(struct load *load, uint64_t n, const struct swarm_config *callbacks)
 {
     struct swarm_config config = *callbacks;
@@ -51,6 +63,7 @@ void load_open(struct load *load, uint64_t n, const struct swarm_config *callbac
     config.ttl_ms = load->ttl_ms;
     config.opening_max = 256;
     config.ctx = load;
+    config.on_lost = load_lost;
     swarm_init(&load->swarm, load->loop, &config);
     swarm_open(&load->swarm);
 }

@@ -22,6 +22,8 @@ struct load {
 __attribute__((format(printf, 2, 3))) void load_say(struct load *load, const char *format, ...);
 /* The scenario is over; a failure is said by `why`, else NULL. */
 void load_end(struct load *load, const char *why);
+/* A swarm's on_lost: ends the scenario, since what it waits for may never come. */
+void load_lost(void *ctx, bool is_stream, const char *why);
 void load_open(struct load *load, uint64_t n, const struct swarm_config *callbacks);
 void load_tell_swarm(struct load *load);
 

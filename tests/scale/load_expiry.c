@@ -153,6 +153,7 @@ static void on_healthy_open(void *ctx)
         .ttl_ms = load->ttl_ms,
         .opening_max = 256,
         .ctx = load,
+        .on_lost = load_lost,
         .on_all_ended = on_all_ended,
         .on_acquired = on_owner_acquired,
         .on_all_open = on_owner_open,

@@ -25,7 +25,7 @@ uint64_t swarm_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static void lose(struct member *member, const char *why)
+static void lose(struct member *member, bool is_stream, const char *why)
 {
     struct swarm *swarm = member->swarm;
 
@@ -37,6 +37,8 @@ static void lose(struct member *member, const char *why)
     if (!member->is_silent) {
         if (swarm->n_lost++ == 0)
             snprintf(swarm->first_loss, sizeof swarm->first_loss, "%s", why);
+        if (swarm->config.on_lost != NULL)
+            swarm->config.on_lost(swarm->config.ctx, is_stream, why);
     } else if (++swarm->n_ended == swarm->n_silent && swarm->config.on_all_ended != NULL) {
         swarm->config.on_all_ended(swarm->config.ctx);
     }
@@ -52,7 +54,7 @@ static void send_request(struct member *member, const request_t *request)
     if (member->call == NULL)
         fl_rpc_message_free(message);
     else if (fl_rpc_client_call_send(member->call, message, len) < 0)
-        lose(member, "a message could not be sent");
+        lose(member, true, "a message could not be sent");
 }
 
 /* --- Heartbeats --- */
@@ -183,7 +185,7 @@ static void take(struct member *member, const response_t *response)
         break;
     case FENCELOCK__V1__OPEN_SESSION_RESPONSE__MESSAGE_LOST:
         if (response->lost->name[0] == '\0')
-            lose(member, "the session ended");
+            lose(member, false, "the session ended");
         break;
     case FENCELOCK__V1__OPEN_SESSION_RESPONSE__MESSAGE_ERROR:
         if (member->swarm->n_errors++ == 0)
@@ -214,7 +216,7 @@ static void on_done(struct fl_rpc_client_call *call, void *ctx, const struct fl_
     member->call = NULL;
     snprintf(why, sizeof why, "code %d: %.150s", (int)status->code,
              status->message != NULL ? status->message : "");
-    lose(member, why);
+    lose(member, status->code == FL_RPC_UNAVAILABLE, why);
 }
 
 static const struct fl_rpc_call_handler handler = {.on_message = on_message, .on_done = on_done};

@@ -35,6 +35,9 @@ struct swarm_config {
     void (*on_acquired)(void *ctx, struct member *member, uint64_t request_id, bool granted,
                         uint64_t token);
     void (*on_released)(void *ctx, struct member *member, uint64_t request_id);
+    /* A session that beat ended; or (`is_stream`) only its stream did, since no leader was there
+     * for long: what came of the session is not known, as nobody resumes it. */
+    void (*on_lost)(void *ctx, bool is_stream, const char *why);
     /* All that fell silent have been told their end. */
     void (*on_all_ended)(void *ctx);
 };
