@@ -88,7 +88,7 @@ static const char *operator_fault(const struct fl_command *c, const char **ret_w
 
 static bool has_session(enum fl_command_type type)
 {
-    return type != FL_CMD_FORCE_RELEASE && type != FL_CMD_RAISE_TOKEN;
+    return type != FL_CMD_FORCE_RELEASE && type != FL_CMD_RAISE_TOKEN && type != FL_CMD_MARK_LEVEL;
 }
 
 const char *fl_command_fault(const struct fl_command *c, const char **ret_why)
@@ -120,6 +120,7 @@ const char *fl_command_fault(const struct fl_command *c, const char **ret_why)
     case FL_CMD_EXPIRE_SESSION:
     case FL_CMD_NOTE_SILENCE:
     case FL_CMD_CANCEL:
+    case FL_CMD_MARK_LEVEL:
         return NULL;
     }
     *ret_why = "is unknown";
@@ -194,6 +195,8 @@ void fl_batch_add(struct fl_buf *buf, const struct fl_command *c)
         break;
     case FL_CMD_RAISE_TOKEN:
         fl_buf_put_varint(buf, c->token);
+        break;
+    case FL_CMD_MARK_LEVEL:
         break;
     }
 }
@@ -287,6 +290,8 @@ static void read_command(struct fl_reader *r, struct fl_command *c)
     case FL_CMD_RAISE_TOKEN:
         c->token = fl_reader_varint(r);
         break;
+    case FL_CMD_MARK_LEVEL:
+        break;
     }
 }
 
@@ -301,7 +306,7 @@ static int read_commands(struct fl_reader *r, struct fl_batch *batch)
 
         if (type < FL_CMD_OPEN_SESSION)
             return FL_E_MALFORMED;
-        if (type > FL_CMD_RAISE_TOKEN)
+        if (type > FL_CMD_LAST)
             return FL_E_VERSION;
         if (batch->n == capacity) {
             capacity = fl_grow_capacity(capacity, batch->n + 1, sizeof *batch->commands);

@@ -24,13 +24,21 @@ enum fl_command_type {
     FL_CMD_CANCEL = 8,
     FL_CMD_FORCE_RELEASE = 9,
     FL_CMD_RAISE_TOKEN = 10,
+    /* Level 2, changes nothing: what a later release's kind looks like to this one, so that an
+     * upgrade can be rehearsed with two builds. */
+    FL_CMD_MARK_LEVEL = 11,
 };
+
+/* The newest formats that this program knows. What a level brings is written only when all members
+ * have reported that they know it (fl_node_set_level()). A test links another value. */
+extern const uint16_t fl_format_level;
+#define FL_CMD_LAST (fl_format_level >= 2 ? FL_CMD_MARK_LEVEL : FL_CMD_RAISE_TOKEN)
 
 /* Fields that a type does not list are 0. Strings are borrowed: from the caller when encoding, from
  * the batch's bytes when decoding. */
 struct fl_command {
     enum fl_command_type type;
-    struct fl_session_id session; /* all but FORCE_RELEASE and RAISE_TOKEN */
+    struct fl_session_id session; /* all but FORCE_RELEASE, RAISE_TOKEN and MARK_LEVEL */
 
     uint64_t request_id; /* ACQUIRE, CANCEL */
     struct fl_str name;  /* ACQUIRE, RELEASE, FORCE_RELEASE */

@@ -573,6 +573,9 @@ static void apply_command(struct fl_machine *m, uint64_t term, const struct fl_c
             m->token = command->token;
         answer(m, command, FL_ANS_OK);
         break;
+    case FL_CMD_MARK_LEVEL:
+        answer(m, command, FL_ANS_OK);
+        break;
     }
 }
 

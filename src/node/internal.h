@@ -215,6 +215,8 @@ struct fl_node {
     bool is_leader;
     bool is_settled; /* leader, and everything before our term is applied */
     bool is_disk_full;
+    uint16_t level;         /* of all members */
+    bool has_marked_level;  /* in this term */
     uint64_t applied_index; /* of any entry, those without commands too */
     /* Log time is log_base_ms plus what passed since clock_base_ms. */
     uint64_t log_base_ms, clock_base_ms;

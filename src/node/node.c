@@ -136,7 +136,7 @@ void fl_node_role(struct fl_node *node, uint64_t now_ms, uint64_t term, bool is_
     node->leader_id = leader_id;
     node->is_leader = is_leader;
     if (is_over || !was_leader)
-        node->is_settled = false;
+        node->is_settled = node->has_marked_level = false;
     if (is_over)
         step_down(node);
     while (is_news && (link = fl_map_next(&node->links, &cursor)) != NULL)
@@ -215,6 +215,17 @@ static bool is_work_due(const struct fl_node *node)
     return fl_machine_has_backlog(node->machine) || fl_machine_next_due(node->machine) <= log_now;
 }
 
+/* The one kind of command that not every release knows. */
+static void mark_level(struct fl_node *node)
+{
+    struct fl_command mark = {.type = FL_CMD_MARK_LEVEL};
+
+    if (fl_format_level < 2 || node->level < 2 || node->has_marked_level)
+        return;
+    node->has_marked_level = true;
+    fl_node__draft_add(node, &mark, NULL);
+}
+
 /* Nothing is proposed before all that earlier leaders left is applied: the stamp of our first batch
  * must not be below theirs. */
 void fl_node_flush(struct fl_node *node, uint64_t now_ms)
@@ -223,6 +234,8 @@ void fl_node_flush(struct fl_node *node, uint64_t now_ms)
     if (!node->is_leader)
         return;
     fl_node__liveness_flush(node);
+    if (node->is_settled)
+        mark_level(node);
     if (node->is_settled)
         fl_node__draft_propose(node, is_work_due(node));
     fl_node__rounds_flush(node);
@@ -276,6 +289,11 @@ void fl_node_set_members(struct fl_node *node, uint64_t index, struct fl_str mem
     fl_buf_put(&node->members, members.data, members.len);
     while ((link = fl_map_next(&node->links, &cursor)) != NULL)
         fl_node__push_members(node, link);
+}
+
+void fl_node_set_level(struct fl_node *node, uint16_t level)
+{
+    node->level = level;
 }
 
 void fl_node_set_disk_full(struct fl_node *node, bool is_full)

@@ -118,6 +118,8 @@ void fl_node_set_status(struct fl_node *node, const struct fl_status_info *info)
 /* Who the members are as of the change at entry `index`, "ID=ADDRESS,...": gateways are told.
  * Copied. */
 void fl_node_set_members(struct fl_node *node, uint64_t index, struct fl_str members);
+/* The newest formats that all members know: only these are written. */
+void fl_node_set_level(struct fl_node *node, uint16_t level);
 /* With it, requests that would grant are answered DISK_FULL; releases and expiries go on. */
 void fl_node_set_disk_full(struct fl_node *node, bool is_full);
 

@@ -229,6 +229,8 @@ static const struct fl_node_ops node_ops = {
 static void follow_role(struct fl_member *m, const struct fl_member_event *event, uint64_t now_ms)
 {
     if (event->is_leader)
+        m->leading_since_ms = now_ms;
+    if (event->is_leader)
         fl_info("member", "leads term %llu", (unsigned long long)event->term);
     else if (event->leader_id != 0)
         fl_info("member", "follows node %llu in term %llu", (unsigned long long)event->leader_id,
@@ -398,7 +400,7 @@ static void refresh_status(struct fl_member *m, uint64_t now_ms)
     }
     fl_node_set_status(m->node, &info);
     fl_member__publish_figures(m, &info, now_ms);
-    fl_node_set_disk_full(m->node, fl_store_is_full(m->store));
+    fl_member__gossip_step(m, members, info.n_members, now_ms);
 }
 
 static void continue_stop(struct fl_member *m);
@@ -460,7 +462,9 @@ static int on_message(void *ctx, uint64_t from, const uint8_t *data, size_t len)
 {
     struct fl_member *m = ctx;
     struct fl_raft_message *message;
-    int r = fl_raft_message_decode(data, len, &message);
+    bool is_gossip = fl_member__gossip_is(data, len);
+    int r = is_gossip ? fl_member__gossip_receive(m, from, data, len)
+                      : fl_raft_message_decode(data, len, &message);
 
     if (r < 0) {
         fl_warn("member",
@@ -468,6 +472,8 @@ static int on_message(void *ctx, uint64_t from, const uint8_t *data, size_t len)
                 (unsigned long long)from, fl_error_text(r));
         return r;
     }
+    if (is_gossip)
+        return FL_OK;
     fl_engine_receive(m->engine, fl_loop_now_ms(m->loop), from, message);
     fl_raft_message_free(message);
     fl_member__wake(m);
@@ -499,6 +505,7 @@ static uint8_t on_meet(void *ctx, const struct fl_handshake *theirs)
         fl_engine_members(m->engine, NULL, 0) == 0 &&
         fl_transport_address(m->transport, theirs->from) == NULL)
         fl_transport_set_peer(m->transport, theirs->from, theirs->address);
+    fl_member__gossip_note_level(m, theirs->from, theirs->level);
     return (uint8_t)fl_store_meet_peer(m->store, theirs->from, theirs->life);
 }
 
@@ -509,6 +516,7 @@ static void on_introduce(void *ctx, struct fl_handshake *ours)
     const struct fl_known_peer *peers = fl_store_known_peers(m->store, &n);
 
     ours->life = fl_store_life(m->store);
+    ours->level = fl_format_level;
     snprintf(ours->address, sizeof ours->address, "%s", m->address);
     for (size_t i = 0; i < n && ours->n_known < FL_HANDSHAKE_KNOWN_MAX; i++) {
         if (peers[i].life != 0 && !peers[i].is_removed)
@@ -743,6 +751,7 @@ int fl_member_new(struct fl_loop *loop, const struct fl_member_config *user_conf
     m->snapshot_every = config.snapshot_every != 0 ? config.snapshot_every : SNAPSHOT_EVERY_DEFAULT;
     m->work = FL_TURN_HOOK_INIT(do_work);
     m->timer = FL_TIMER_INIT(on_timer);
+    m->level = 1;
     fl_list_init(&m->link_list);
     fl_list_init(&m->sending);
     fl_handshake_cluster_id(config.cluster, m->cluster_id);

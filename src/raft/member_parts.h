@@ -21,6 +21,14 @@ struct fl_member_event {
     struct fl_snapshot *snapshot; /* INSTALL: a reference */
 };
 
+/* What another member told last (member_gossip.c). */
+struct fl_member_news {
+    uint64_t id;
+    uint16_t level;
+    bool is_full;
+    uint64_t heard_ms; /* 0: never */
+};
+
 struct fl_member {
     struct fl_loop *loop;
     uint64_t node_id;
@@ -67,6 +75,11 @@ struct fl_member {
     struct fl_member_backup *backup;          /* NULL: none is being taken or read */
     uint64_t last_backup;
 
+    struct fl_member_news news[32];
+    uint64_t gossip_due_ms, hand_over_ms, leading_since_ms;
+    bool was_full, is_refusing;
+    uint16_t level; /* of all members, as we told the node last */
+
     bool is_stopping, is_closing;
     uint64_t stop_deadline_ms;
     void (*done)(void *ctx);
@@ -99,6 +112,15 @@ bool fl_member__snapshots_are_idle(const struct fl_member *m);
 void fl_member__publish_figures(struct fl_member *m, const struct fl_status_info *info,
                                 uint64_t now_ms);
 void fl_member__drop_figures(struct fl_member *m);
+
+/* member_gossip.c */
+bool fl_member__gossip_is(const uint8_t *data, size_t len);
+/* FL_E_CORRUPT: close the connection. */
+int fl_member__gossip_receive(struct fl_member *m, uint64_t from, const uint8_t *data, size_t len);
+void fl_member__gossip_note_level(struct fl_member *m, uint64_t id, uint16_t level);
+/* A few times a second: tells the others, and, while we lead, the node. */
+void fl_member__gossip_step(struct fl_member *m, const struct fl_member_info *members, unsigned n,
+                            uint64_t now_ms);
 
 /* member_backup.c */
 /* A request that is the member's own business; false: it is the node's. */

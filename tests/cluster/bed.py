@@ -100,6 +100,7 @@ class Bed:
         self.options = list(options)
         self.box = None
         self.is_kept = False
+        self.programs = {}  # instead of fencelockd, by node
         self.prefix = f"fl{os.getpid()}"
         ids = range(1, nodes + 1)
         if netbox:
@@ -182,7 +183,7 @@ class Bed:
     def spawn(self, i, *more):
         """Starts the process and does not wait for it."""
         node = self.nodes[i]
-        command = [DAEMON, "--node-id", str(i), "--dir", os.path.join(node.dir, "data"),
+        command = [self.programs.get(i, DAEMON), "--node-id", str(i), "--dir", os.path.join(node.dir, "data"),
                    "--cluster", "bed", "--listen", f"{self.hosts[i]}:{self.grpc_ports[i]}",
                    "--peer-listen", f"{self.hosts[i]}:{self.peer_ports[i]}"]
         for j in self.nodes:
