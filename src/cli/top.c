@@ -308,6 +308,8 @@ static void show(struct screen *screen, const struct fl_cluster_status *status,
         show_nodes(status);
         show_busiest(entries, n);
         show_contended(contended);
+        if (screen->is_watch_over)
+            printf("\n(grants are not counted any more: %s)\n", screen->watch_why.message);
     }
     fl_top_fade(screen->busiest, 1 - (1 - FADE_PER_MINUTE) * (double)screen->interval_ms / 60000);
     pthread_mutex_unlock(&screen->mutex);
@@ -341,33 +343,32 @@ static int top(int argc, char **argv)
     static const struct option options[] = {{"interval", required_argument, NULL, 'i'},
                                             {"iterations", required_argument, NULL, 'n'},
                                             CLI_COMMON_OPTIONS};
-    struct screen *screen = fl_xcalloc(1, sizeof *screen);
+    struct screen screen = {.interval_ms = 2000};
     struct fl_hash_key key = {0, 0};
     pthread_t thread;
     int option;
 
-    screen->interval_ms = 2000;
-    pthread_mutex_init(&screen->mutex, NULL);
-    cli_common_init(&screen->common, &cli_top);
-    while ((option = cli_next_option(&screen->common, argc, argv, options)) != -1) {
+    cli_common_init(&screen.common, &cli_top);
+    while ((option = cli_next_option(&screen.common, argc, argv, options)) != -1) {
         if (option == 'i')
-            screen->interval_ms = cli_duration(&screen->common, "interval", optarg);
+            screen.interval_ms = cli_duration(&screen.common, "--interval", optarg);
         else
-            screen->iterations = cli_number(&screen->common, "iterations", optarg, 1, UINT32_MAX);
+            screen.iterations = cli_number(&screen.common, "--iterations", optarg, 1, UINT32_MAX);
     }
-    if (!cli_want_operands(&screen->common, argc, 0, "no operand"))
-        return screen->common.exit_code;
-    screen->client = cli_connect(&screen->common, NULL);
-    if (screen->client == NULL)
-        return screen->common.exit_code;
+    if (!cli_want_operands(&screen.common, argc, 0, "no operand"))
+        return screen.common.exit_code;
+    screen.client = cli_connect(&screen.common, NULL);
+    if (screen.client == NULL)
+        return screen.common.exit_code;
     (void)getrandom(&key, sizeof key, 0); /* without it names could be made to collide, no more */
-    screen->busiest = fl_top_new(NAMES_COUNTED, NAME_BYTES, key);
-    screen->common.exit_code = 0;
-    if (pthread_create(&thread, NULL, watch_all, screen) == 0)
-        pthread_detach(thread); /* it ends with the process */
-    for (uint64_t i = 0; look(screen) && i + 1 != screen->iterations; i++)
-        (void)poll(NULL, 0, (int)screen->interval_ms);
-    return screen->common.exit_code;
+    screen.busiest = fl_top_new(NAMES_COUNTED, NAME_BYTES, key);
+    pthread_mutex_init(&screen.mutex, NULL);
+    screen.common.exit_code = 0;
+    if (pthread_create(&thread, NULL, watch_all, &screen) != 0)
+        return cli_fail(&screen.common, &(struct fl_why){.code = FL_E_NOMEM});
+    for (uint64_t i = 0; look(&screen) && i + 1 != screen.iterations; i++)
+        (void)poll(NULL, 0, (int)screen.interval_ms);
+    exit(screen.common.exit_code); /* not back: the watch stands on this frame, and ends with us */
 }
 
 const struct cli_command cli_top = {
