@@ -16,6 +16,7 @@ static const uint64_t key[2] = {7, 9};
 struct story {
     struct fl_machine *m;
     uint64_t index, now_ms;
+    uint64_t held_ms, waited_ms; /* of the last hold that ended, the last grant, the last wait */
     char trace[8192];
 };
 
@@ -39,6 +40,10 @@ static void note(void *ctx, const struct fl_effect *e)
     snprintf(s->trace + used, sizeof s->trace - used, "%s%c%llu:%s", used != 0 ? " " : "",
              (char)e->session.low, (unsigned long long)e->request_id, effect_name(e));
     used = strlen(s->trace);
+    if (e->type == FL_EFF_HOLD_END)
+        s->held_ms = e->for_ms;
+    if (e->type == FL_EFF_GRANT || e->type == FL_EFF_WAIT_END)
+        s->waited_ms = e->for_ms;
     if (e->type == FL_EFF_GRANT)
         snprintf(s->trace + used, sizeof s->trace - used, "=%llu", (unsigned long long)e->token);
 }
@@ -200,6 +205,26 @@ static void a_wait_ends_at_its_deadline_in_log_time(void **state)
     acquire(s, 'b', 1, "L", FL_MODE_EXCLUSIVE, 100);
     assert_string_equal(s->trace, "a1:grant=1 a1:granted b1:enqueue b1:queued c1:enqueue c1:queued "
                                   "b1:wait-end a1:hold-end a0:ok c1:grant=2 b1:timed-out");
+}
+
+static void holds_and_waits_are_measured_in_log_time(void **state)
+{
+    struct story *s = *state;
+
+    s->now_ms = 1000;
+    acquire(s, 'a', 1, "L", FL_MODE_EXCLUSIVE, 0);
+    assert_int_equal(s->waited_ms, 0);
+    s->now_ms = 1300;
+    acquire(s, 'b', 1, "L", FL_MODE_EXCLUSIVE, 5000);
+    acquire(s, 'c', 1, "L", FL_MODE_EXCLUSIVE, 2000);
+    s->now_ms = 2500;
+    release(s, 'a', "L", 1);
+    assert_int_equal(s->held_ms, 1500);
+    assert_int_equal(s->waited_ms, 1200);
+    s->now_ms = 3300;
+    release(s, 'b', "L", 2);
+    assert_int_equal(s->held_ms, 800);
+    assert_int_equal(s->waited_ms, 2000);
 }
 
 /* C05, C04: a cancel loses against an earlier grant, unless nobody waits for it any more. */
@@ -401,6 +426,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(readers_do_not_overtake_a_queued_writer, begin, end),
         cmocka_unit_test_setup_teardown(the_dead_are_never_granted, begin, end),
         cmocka_unit_test_setup_teardown(a_wait_ends_at_its_deadline_in_log_time, begin, end),
+        cmocka_unit_test_setup_teardown(holds_and_waits_are_measured_in_log_time, begin, end),
         cmocka_unit_test_setup_teardown(a_cancel_leaves_the_queue_or_loses, begin, end),
         cmocka_unit_test_setup_teardown(giving_up_one_call_leaves_what_another_asked_for, begin,
                                         end),
