@@ -203,7 +203,8 @@ int fl_framed_send(struct fl_framed *c, const void *data, size_t len)
     uint8_t header[HEADER_BYTES];
     int r;
 
-    FL_REQUIRE(len <= FL_FRAME_BYTES_MAX);
+    if (len > FL_FRAME_BYTES_MAX)
+        return FL_E_TOO_BIG;
     if (c->is_closing || !fl_conn_is_open(c->conn))
         return FL_E_CLOSED;
     if (fl_conn_queued(c->conn) + len + HEADER_BYTES > c->limit_bytes)

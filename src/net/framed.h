@@ -13,7 +13,8 @@
 struct fl_framed;          /* one connection */
 struct fl_framed_listener; /* accepts */
 
-#define FL_FRAME_BYTES_MAX (16u * 1024 * 1024)
+/* The longest that is: the state of a session that is resumed with half a million holds. */
+#define FL_FRAME_BYTES_MAX (64u * 1024 * 1024)
 
 struct fl_framed_handler {
     void (*on_open)(struct fl_framed *c,
@@ -43,7 +44,7 @@ void *fl_framed_ctx(const struct fl_framed *c);
 const char *fl_framed_peer(const struct fl_framed *c); /* address, for logs */
 
 /* Copies; goes out at the end of the turn. FL_E_BUSY when more than `limit_bytes` are queued: the
- * caller drops it or closes. */
+ * caller drops it or closes. FL_E_TOO_BIG: longer than a frame can be. */
 int fl_framed_send(struct fl_framed *c, const void *data, size_t len);
 void fl_framed_set_limit(struct fl_framed *c, size_t limit_bytes); /* default 8 MiB */
 size_t fl_framed_queued(const struct fl_framed *c);

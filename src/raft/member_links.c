@@ -8,7 +8,7 @@
 #include "raft/member_parts.h"
 
 /* A gateway that takes its replies too slowly is cut off: it dials again and asks again. */
-#define LINK_OUTPUT_BYTES_MAX (64u * 1024 * 1024)
+#define LINK_OUTPUT_BYTES_MAX (256u * 1024 * 1024)
 
 struct link {
     struct fl_list list_link;
@@ -66,13 +66,22 @@ static int receive(struct fl_member *m, uint64_t id, const uint8_t *data, size_t
 void fl_member__send_to_link(struct fl_member *m, uint64_t id, const void *data, size_t len)
 {
     struct link *link = find_link(m, id);
+    int r;
 
     if (link == NULL)
         return;
-    if (link->connection == NULL)
+    if (link->connection == NULL) {
         link->send(link->send_ctx, data, len);
-    else if (fl_framed_send(link->connection, data, len) == FL_E_BUSY)
+        return;
+    }
+    r = fl_framed_send(link->connection, data, len);
+    if (r == FL_E_BUSY) {
         fl_framed_close(link->connection, "it takes its replies too slowly");
+    } else if (r == FL_E_TOO_BIG) {
+        fl_error("member", "an answer to gateway %s would be %zu bytes long: its link is closed",
+                 fl_framed_peer(link->connection), len);
+        fl_framed_close(link->connection, "an answer is too long");
+    }
 }
 
 /* --- From the network --- */

@@ -128,6 +128,9 @@ static void output_is_bounded(void **state)
     for (int i = 0; i < 1000 && r == FL_OK; i++)
         r = fl_framed_send(client.connection, data, sizeof data);
     assert_int_equal(r, FL_E_BUSY);
+    /* What a client makes us answer may be long, but never ends the process. */
+    assert_int_equal(fl_framed_send(client.connection, data, (size_t)FL_FRAME_BYTES_MAX + 1),
+                     FL_E_TOO_BIG);
     assert_true(fl_framed_queued(client.connection) <= 1000000);
     fl_framed_close(client.connection, "done");
     run_until(loop, &client.is_closed);
