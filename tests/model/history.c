@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 
 #define CLAIMS_MAX   512
-#define SESSIONS_MAX 64
+#define SESSIONS_MAX 192
 #define GRANTED_MAX  4096
 
 /* What holds or waits, as the effects told. */

@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "trace.h"
 
-#define SESSIONS_MAX 64 /* live and dead */
+#define SESSIONS_MAX 192 /* live and dead */
 #define CLAIMS_MAX   512
 #define CLOSINGS_MAX 16
 #define TEXT_MAX     32

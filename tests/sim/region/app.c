@@ -184,8 +184,10 @@ static void on_belief(struct app *app, uint64_t until_ms)
 {
     struct fl_session_id id;
 
-    if (until_ms == 0)
+    if (until_ms == 0) {
+        app->counts.ended += !app->session.is_closing;
         return;
+    }
     if (fl_session_id_parse(fl_str_from(app->session.id), &id) < 0) {
         timeline_fail(app->place.time, "no session id: %s", app->session.id);
         return;

@@ -24,7 +24,8 @@ struct app_config {
 };
 
 struct app_counts {
-    uint64_t sessions, asked, granted, refused, lost, released, reads, crashes;
+    uint64_t sessions, ended /* not by us */, asked, granted, refused, lost, released, reads,
+        crashes;
 };
 
 struct app {

@@ -268,7 +268,7 @@ static void a_deaf_leader_steps_down(void **state)
     the_end();
 }
 
-/* C21, C61 (redisraft 44): a minority serves nothing, reads included. */
+/* C21 (redisraft 44): a minority serves nothing, reads included. */
 static void a_minority_grants_nothing(void **state)
 {
     struct replica *old;

@@ -84,7 +84,7 @@ static uint64_t lost(const struct region *g)
     uint64_t n = 0;
 
     for (unsigned i = 0; i < g->options.apps; i++)
-        n += g->apps[i].counts.lost;
+        n += g->apps[i].counts.ended;
     return n;
 }
 
@@ -114,13 +114,72 @@ void region_check_core(struct region *g)
     if (region_granted(g) == granted)
         timeline_fail(&g->time, "V3: nothing is granted");
     if (lost(g) != n_lost && !g->options.clocks_are_off)
-        timeline_fail(&g->time, "V4: a lock is lost though nothing happens");
+        timeline_fail(&g->time, "V4: a session is lost though nothing happens");
     for (unsigned i = 0; i < g->options.apps; i++)
         if (g->apps[i].done_us < since_us)
             timeline_fail(&g->time, "V3: %s is served no more", g->apps[i].place.name);
 }
 
-/* --- All healed, and the power gone --- */
+/* --- All healed --- */
+
+struct orphans {
+    const struct app *app;
+    unsigned n;
+};
+
+static void look_for_owner(void *ctx, const struct fl_request_info *info)
+{
+    struct orphans *orphans = ctx;
+
+    for (unsigned i = 0; i < orphans->app->config->workers; i++) {
+        const struct app_worker *worker = &orphans->app->workers[i];
+
+        if (worker->state != WORKER_IDLE && worker->bid.id == info->request_id)
+            return;
+    }
+    orphans->n++;
+}
+
+/* What the log holds for a client's session, the client knows of. */
+static void check_orphans(struct region *g)
+{
+    for (unsigned i = 0; i < g->options.apps; i++) {
+        struct orphans orphans = {.app = &g->apps[i]};
+
+        if (g->apps[i].place.is_up && g->apps[i].session.state == FL_SESSION_LIVE)
+            fl_machine_each_request(g->truth.machine, (struct fl_session_id){1, g->apps[i].number},
+                                    look_for_owner, &orphans);
+        if (orphans.n > 0)
+            timeline_fail(&g->time, "L11: %s has forgotten %u of its holds and waits",
+                          g->apps[i].place.name, orphans.n);
+    }
+}
+
+/* V10: where leases are long enough for an election, neither costs anybody a session. */
+static void lose_leader_and_gateway(struct region *g)
+{
+    struct fl_gateway_config config = {.address = "0.0.0.0:1", .router = g->options.router};
+    uint64_t n_lost = lost(g);
+    bool may_ask = !g->options.clocks_are_off && g->options.router.requests_max == 0 &&
+                   g->options.replica.pending_max == 0 &&
+                   g->options.app.ttl_ms > 6 * g->options.replica.election_ms + 3000;
+    struct replica *leader = region_leader(g);
+
+    if (leader == NULL || !may_ask)
+        return;
+    enter(g, "the leader dies, then a gateway");
+    replica_crash(leader, false);
+    run_for(g, ttl_us(g) * 2);
+    replica_start(leader);
+    run_for(g, ttl_us(g));
+    if (g->options.doors > 1) {
+        door_end(&g->doors[0], false);
+        run_for(g, ttl_us(g) * 2);
+        door_start(&g->doors[0], &config);
+    }
+    if (!timeline_has_failed(&g->time) && lost(g) != n_lost)
+        timeline_fail(&g->time, "V10: a session is lost with a leader or a gateway");
+}
 
 void region_check_power_cut(struct region *g)
 {
@@ -128,7 +187,12 @@ void region_check_power_cut(struct region *g)
 
     enter(g, "all is healed");
     region_heal(g);
-    run_for(g, 5 * S);
+    run_for(g, SETTLE_US + ttl_us(g));
+    check_orphans(g);
+    if (!timeline_has_failed(&g->time))
+        lose_leader_and_gateway(g);
+    if (timeline_has_failed(&g->time))
+        return;
     enter(g, "the power goes everywhere");
     committed = g->truth.committed;
     for (unsigned i = 1; i <= g->options.nodes; i++)

@@ -5,6 +5,7 @@
 
 #include "../../model/trace.h"
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -67,9 +68,10 @@ static void hear_machine(void *ctx, const struct fl_effect *effect)
     if (effect->type == FL_EFF_GRANT || effect->type == FL_EFF_HOLD_END ||
         effect->type == FL_EFF_SESSION_END)
         note_change(t, effect);
-    if (effect->type == FL_EFF_SESSION_OPEN &&
-        t->n_sessions_opened < FL_ARRAY_LEN(t->sessions_opened))
-        t->sessions_opened[t->n_sessions_opened++] = effect->session.low;
+    if (effect->type != FL_EFF_SESSION_OPEN)
+        return;
+    FL_REQUIRE(t->n_sessions_opened < TRUTH_SESSIONS_MAX);
+    t->sessions_opened[t->n_sessions_opened++] = effect->session.low;
 }
 
 static void hear_model(void *ctx, const struct fl_effect *effect)

@@ -9,7 +9,8 @@
 #include "../judge.h"
 #include "raft/entry.h"
 
-#define TRUTH_TERMS_MAX 8192
+#define TRUTH_TERMS_MAX    8192
+#define TRUTH_SESSIONS_MAX 1024
 
 struct fact {
     uint64_t term, content; /* of the entry */
@@ -31,10 +32,10 @@ struct truth {
     struct {
         unsigned node;
         uint64_t at_us;
-    } leaders[TRUTH_TERMS_MAX];           /* by term */
-    uint64_t last_term;                   /* of the latest leader */
-    uint64_t changed_at[JUDGE_NAMES_MAX]; /* index at which a name's holders changed last */
-    uint64_t sessions_opened[64];
+    } leaders[TRUTH_TERMS_MAX];                   /* by term */
+    uint64_t last_term;                           /* of the latest leader */
+    uint64_t changed_at[JUDGE_NAMES_MAX];         /* index at which a name's holders changed last */
+    uint64_t sessions_opened[TRUTH_SESSIONS_MAX]; /* by the entry at hand */
     unsigned n_sessions_opened;
     void (*committed_entry)(void *ctx, uint64_t index, uint64_t term); /* for R4 */
     void *ctx;
