@@ -39,7 +39,9 @@ struct fl_conn {
     struct resolve *resolve; /* under way; NULL: none */
     uv_connect_t connect;
     uv_write_t write;
-    struct addrinfo *addresses, *next_address; /* of a name, owned list */
+    struct addrinfo *addresses, *next_address; /* of a name, owned list; next NULL: none left */
+    const struct addrinfo *first_address;      /* where the walk around began */
+    unsigned begin_with;
     unsigned connect_timeout_ms;
     bool is_writing, is_handle_open, is_gentle;
     struct fl_timer read_timer;  /* connecting, or idle */
@@ -442,6 +444,28 @@ static void connect_to(struct fl_conn *c, const struct sockaddr *addr)
         on_connected(&c->connect, r);
 }
 
+/* Around the list, up to where it began. */
+static void step_address(struct fl_conn *c)
+{
+    c->next_address = c->next_address->ai_next != NULL ? c->next_address->ai_next : c->addresses;
+    if (c->next_address == c->first_address)
+        c->next_address = NULL;
+}
+
+static void take_first_address(struct fl_conn *c)
+{
+    unsigned n = 0;
+
+    for (const struct addrinfo *a = c->addresses; a != NULL; a = a->ai_next)
+        n++;
+    c->next_address = c->addresses;
+    for (unsigned i = c->begin_with % n; i > 0; i--)
+        c->next_address = c->next_address->ai_next;
+    c->first_address = c->next_address;
+    step_address(c);
+    connect_to(c, c->first_address->ai_addr);
+}
+
 /* A socket that failed to connect is of no more use: a new one for the next address. */
 static void try_next_address(struct fl_conn *c)
 {
@@ -454,7 +478,7 @@ static void try_next_address(struct fl_conn *c)
         free_conn(c);
         return;
     }
-    c->next_address = address->ai_next;
+    step_address(c);
     connect_to(c, address->ai_addr);
 }
 
@@ -470,12 +494,10 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
     }
     c->resolve = NULL;
     c->addresses = list;
-    if (status < 0) {
+    if (status < 0)
         fl_conn_close(c, FL_E_UNREACHABLE, uv_strerror(status));
-    } else {
-        c->next_address = list->ai_next;
-        connect_to(c, list->ai_addr);
-    }
+    else
+        take_first_address(c);
 }
 
 static void resolve_name(struct fl_conn *c, const struct fl_address *address)
@@ -528,6 +550,11 @@ struct fl_conn *fl_conn_connect(struct fl_loop *loop, const char *address, unsig
     snprintf(c->peer, sizeof c->peer, "%s", address);
     resolve_and_connect(c, address);
     return c;
+}
+
+void fl_conn_begin_with(struct fl_conn *c, unsigned nth)
+{
+    c->begin_with = nth;
 }
 
 /* --- Listening --- */

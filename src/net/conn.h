@@ -31,6 +31,8 @@ struct fl_conn_handler {
  * tried in turn, each for `timeout_ms`. NULL: out of memory. */
 struct fl_conn *fl_conn_connect(struct fl_loop *loop, const char *address, unsigned timeout_ms,
                                 const struct fl_conn_handler *handler, void *ctx);
+/* Of a name's addresses, begin with the nth, and go around. At once after fl_conn_connect(). */
+void fl_conn_begin_with(struct fl_conn *c, unsigned nth);
 /* `address` must be numeric; *:PORT is every address of both families; port 0 takes a free one. On
  * failure `why` (256 bytes) says more. */
 int fl_conn_listen(struct fl_loop *loop, const char *address, const struct fl_conn_handler *handler,

@@ -94,6 +94,8 @@ static void dial(struct fl_rpc_channel *ch)
     if (ch->current != NULL || ch->is_freed)
         return;
     ch->next_endpoint = (ch->next_endpoint + 1) % ch->n_endpoints;
+    if (ch->next_endpoint == 0)
+        ch->rounds++;
     ch->current = fl_channel__link_new(ch, endpoint);
     if (ch->current == NULL) {
         snprintf(ch->why, sizeof ch->why, "%s", fl_error_text(FL_E_NOMEM));
@@ -274,8 +276,9 @@ int fl_rpc_channel_new(struct fl_loop *loop, const struct fl_rpc_channel_config 
         free_channel(ch);
         return r;
     }
-    /* Clients spread over the endpoints. */
+    /* Clients spread over the endpoints, and over the addresses of a name. */
     ch->next_endpoint = (unsigned)fl_random_below(&ch->random, ch->n_endpoints);
+    ch->rounds = (unsigned)fl_random_below(&ch->random, UINT16_MAX);
     *ret_channel = ch;
     return FL_OK;
 }

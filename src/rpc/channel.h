@@ -1,7 +1,8 @@
 /* A gRPC client: one current connection to one of several endpoints, for one loop. Dials when the
  * first call is made, and again after a loss, with a jittered back-off; walks endpoints and their
- * addresses. Memory can run out: calls then fail, nothing is leaked (libfencelock is built on
- * this). */
+ * addresses, beginning with another address of a name each time, so that it also leaves one that
+ * accepts and does not serve. Memory can run out: calls then fail, nothing is leaked (libfencelock
+ * is built on this). */
 #ifndef FL_RPC_CHANNEL_H
 #define FL_RPC_CHANNEL_H
 

@@ -240,6 +240,7 @@ struct fl_channel_link *fl_channel__link_new(struct fl_rpc_channel *ch, const ch
         free(link);
         return NULL;
     }
+    fl_conn_begin_with(link->conn, ch->rounds);
     fl_list_append(&ch->links, &link->link);
     return link;
 }

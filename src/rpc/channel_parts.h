@@ -18,6 +18,7 @@ struct fl_rpc_channel {
     char *endpoints_text; /* owned; cut into the endpoints */
     const char *endpoints[FL_CHANNEL_ENDPOINTS_MAX];
     unsigned n_endpoints, next_endpoint;
+    unsigned rounds; /* through the endpoints; which of a name's addresses comes first */
     nghttp2_session_callbacks *callbacks;
     struct fl_random random;
     struct fl_channel_link *current; /* dialling or ready; NULL: none */
