@@ -190,10 +190,10 @@ class RunTest(unittest.TestCase):
         self.assertEqual(self.fake.opened, 2)
 
     def test_heartbeats_keep_it_for_many_ttls(self):
-        done = self.tool("run", "L", "--ttl", "1s", "--", "sleep", "4")
-        self.assertEqual(done.returncode, 0)
+        done = self.tool("run", "L", "--ttl", "2s", "--", "sleep", "7")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(self.fake.opened, 1)
-        self.assertLessEqual(self.fake.heartbeats, 14)  # C26: a third of the ttl, never faster
+        self.assertLessEqual(self.fake.heartbeats, 13)  # C26: a third of the ttl, never faster
 
     # The terminal.
 
@@ -214,9 +214,9 @@ class RunTest(unittest.TestCase):
 
     def test_acquire_leaves_a_keeper_and_release_ends_it(self):
         file = self.path("db.lock")
-        done = self.tool("acquire", "it's", "--ttl", "1s", "--hold-session", file)
+        done = self.tool("acquire", "it's", "--ttl", "2s", "--hold-session", file)
         self.assertEqual((done.returncode, done.stdout), (0, "token 1\n"))
-        time.sleep(2)  # two ttls
+        time.sleep(3.5)  # more than a ttl
         self.assertEqual(self.fake.holders("it's"), [1])
         told = subprocess.run(["sh", "-c", f". {file}; echo $FENCELOCK_TOKEN $FENCELOCK_NAME"], capture_output=True, text=True,
                               timeout=PATIENCE)
