@@ -3,18 +3,13 @@
 
 #include "admin.pb-c.h"
 #include "client/client.h"
+#include "client/unpack.h"
 #include "client/why.h"
 #include "lock.pb-c.h"
 
 #include <fencelock/admin.h>
 
 #define PATH "/fencelock.v1.AdminService/"
-
-static int malformed(struct fl_why *why)
-{
-    return fl_why_set(why, FL_E_PROTOCOL, NULL,
-                      "the answer is not one of Fencelock's: wrong port?");
-}
 
 /* ---- Status ---- */
 
@@ -71,7 +66,7 @@ static int status_from(Fencelock__V1__StatusResponse *response, struct fl_cluste
     int r = FL_OK;
 
     if (box == NULL) {
-        fencelock__v1__status_response__free_unpacked(response, NULL);
+        fl_unpacked_free(response);
         return FL_E_NOMEM;
     }
     status = &box->status;
@@ -101,10 +96,10 @@ int fl_cluster_status(struct fl_client *client, bool all_nodes, struct fl_cluste
     r = fl_call__unary(client, PATH "Status", true, &request.base, &data, &len, why);
     if (r < 0)
         return r;
-    response = fencelock__v1__status_response__unpack(NULL, len, data);
+    response = fl_unpack(&fencelock__v1__status_response__descriptor, data, len, &r, why);
     free(data);
     if (response == NULL)
-        return malformed(why);
+        return r;
     return status_from(response, ret) == 0 ? FL_OK : fl_why_set_nomem(why);
 }
 
@@ -116,7 +111,7 @@ void fl_cluster_status_free(struct fl_cluster_status *status)
         return;
     for (size_t i = 0; status->nodes != NULL && i < box->response->n_nodes; i++)
         free(status->nodes[i].members);
-    fencelock__v1__status_response__free_unpacked(box->response, NULL);
+    fl_unpacked_free(box->response);
     free(status->nodes);
     free(box);
 }
@@ -171,14 +166,14 @@ int fl_list_sessions(struct fl_client *client, const char *page, uint32_t page_s
     r = fl_call__unary(client, PATH "ListSessions", true, &request.base, &data, &len, why);
     if (r < 0)
         return r;
-    response = fencelock__v1__list_sessions_response__unpack(NULL, len, data);
+    response = fl_unpack(&fencelock__v1__list_sessions_response__descriptor, data, len, &r, why);
     free(data);
     if (response == NULL)
-        return malformed(why);
+        return r;
     *ret = sessions_from(response);
     if (*ret != NULL)
         return FL_OK;
-    fencelock__v1__list_sessions_response__free_unpacked(response, NULL);
+    fl_unpacked_free(response);
     return fl_why_set_nomem(why);
 }
 
@@ -188,7 +183,7 @@ void fl_session_listing_free(struct fl_session_listing *listing)
 
     if (box == NULL)
         return;
-    fencelock__v1__list_sessions_response__free_unpacked(box->response, NULL);
+    fl_unpacked_free(box->response);
     free(listing->items);
     free(box);
 }
@@ -300,15 +295,15 @@ static int begin_backup(struct fl_client *client, Fencelock__V1__ReadBackupReque
 
     if (r < 0)
         return r;
-    response = fencelock__v1__begin_backup_response__unpack(NULL, len, data);
+    response = fl_unpack(&fencelock__v1__begin_backup_response__descriptor, data, len, &r, why);
     free(data);
     if (response == NULL)
-        return malformed(why);
+        return r;
     ret_next->backup_id = response->backup_id;
     ret_next->node_id = response->node_id;
     *info = (struct fl_backup_info){
         .size = response->size, .index = response->index, .token = response->token};
-    fencelock__v1__begin_backup_response__free_unpacked(response, NULL);
+    fl_unpacked_free(response);
     return FL_OK;
 }
 
@@ -324,17 +319,17 @@ static int read_backup(struct fl_client *client, Fencelock__V1__ReadBackupReques
 
     if (r < 0)
         return r;
-    response = fencelock__v1__read_backup_response__unpack(NULL, len, data);
+    response = fl_unpack(&fencelock__v1__read_backup_response__descriptor, data, len, &r, why);
     free(data);
     if (response == NULL)
-        return malformed(why);
+        return r;
     if (response->data.len > 0) {
         r = 1;
         next->offset += response->data.len;
         if (write(ctx, response->data.data, response->data.len) != 0)
             r = fl_why_set(why, FL_E_CLOSED, NULL, "the backup could not be written");
     }
-    fencelock__v1__read_backup_response__free_unpacked(response, NULL);
+    fl_unpacked_free(response);
     return r;
 }
 

@@ -2,16 +2,11 @@
 #include <stdlib.h>
 
 #include "client/client.h"
+#include "client/unpack.h"
 #include "client/why.h"
 #include "lock.pb-c.h"
 
 #define PATH "/fencelock.v1.LockService/"
-
-static int malformed(struct fl_why *why)
-{
-    return fl_why_set(why, FL_E_PROTOCOL, NULL,
-                      "the answer is not one of Fencelock's: wrong port?");
-}
 
 static void copy_holder(struct fl_holder *to, const Fencelock__V1__Holder *from)
 {
@@ -71,12 +66,12 @@ int fl_describe(struct fl_client *client, const char *name, bool stale_ok, uint3
     r = fl_call__unary(client, PATH "Describe", true, &request.base, &data, &len, why);
     if (r < 0)
         return r;
-    response = fencelock__v1__describe_response__unpack(NULL, len, data);
+    response = fl_unpack(&fencelock__v1__describe_response__descriptor, data, len, &r, why);
     free(data);
     if (response == NULL)
-        return malformed(why);
+        return r;
     *ret = describe_from(response);
-    fencelock__v1__describe_response__free_unpacked(response, NULL);
+    fl_unpacked_free(response);
     return *ret != NULL ? FL_OK : fl_why_set_nomem(why);
 }
 
@@ -141,14 +136,14 @@ int fl_list_names(struct fl_client *client, const char *prefix, const char *page
     r = fl_call__unary(client, PATH "List", true, &request.base, &data, &len, why);
     if (r < 0)
         return r;
-    response = fencelock__v1__list_response__unpack(NULL, len, data);
+    response = fl_unpack(&fencelock__v1__list_response__descriptor, data, len, &r, why);
     free(data);
     if (response == NULL)
-        return malformed(why);
+        return r;
     *ret = listing_from(response);
     if (*ret != NULL)
         return FL_OK;
-    fencelock__v1__list_response__free_unpacked(response, NULL);
+    fl_unpacked_free(response);
     return fl_why_set_nomem(why);
 }
 
@@ -158,7 +153,7 @@ void fl_listing_free(struct fl_listing *listing)
 
     if (box == NULL)
         return;
-    fencelock__v1__list_response__free_unpacked(box->response, NULL);
+    fl_unpacked_free(box->response);
     free(listing->items);
     free(box);
 }

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "client/client.h"
 #include "client/clock.h"
+#include "client/unpack.h"
 #include "client/why.h"
 #include "lock.pb-c.h"
 #include "rpc/server.h" /* message blocks */
@@ -77,13 +78,13 @@ static void hear_message(struct fl_rpc_client_call *call, void *ctx, const uint8
     struct watch *watch = ctx;
     Fencelock__V1__WatchResponse *response;
     struct fl_why why;
+    int r;
 
     (void)call;
     if (watch->is_stopped)
         return;
-    response = fencelock__v1__watch_response__unpack(NULL, len, data);
+    response = fl_unpack(&fencelock__v1__watch_response__descriptor, data, len, &r, &why);
     if (response == NULL) {
-        fl_why_set(&why, FL_E_PROTOCOL, NULL, "an event is not one of Fencelock's");
         end(watch, &why);
         return;
     }
@@ -94,7 +95,7 @@ static void hear_message(struct fl_rpc_client_call *call, void *ctx, const uint8
         watch->request.from_index = response->index;
     }
     if (!append(watch, response)) {
-        fencelock__v1__watch_response__free_unpacked(response, NULL);
+        fl_unpacked_free(response);
         fl_why_set(&why, FL_E_LIMITED, "TOO_SLOW", "more than %d events wait to be read",
                    EVENTS_MAX);
         end(watch, &why);
@@ -192,7 +193,7 @@ static struct item *next_item(struct watch *watch)
 
 static void free_item(struct item *item)
 {
-    fencelock__v1__watch_response__free_unpacked(item->response, NULL);
+    fl_unpacked_free(item->response);
     free(item);
 }
 

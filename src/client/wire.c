@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/unpack.h"
 #include "client/why.h"
 #include "lock.pb-c.h"
 #include "rpc/server.h" /* message blocks */
@@ -249,13 +250,14 @@ static int deliver(struct fl_session *session, uint64_t now_ms, const response_t
 
 int fl_wire_deliver(struct fl_session *session, uint64_t now_ms, const uint8_t *data, size_t len)
 {
-    response_t *response = fencelock__v1__open_session_response__unpack(NULL, len, data);
     int r;
+    response_t *response =
+        fl_unpack(&fencelock__v1__open_session_response__descriptor, data, len, &r, NULL);
 
     if (response == NULL)
-        return FL_E_PROTOCOL;
+        return r;
     r = deliver(session, now_ms, response);
-    fencelock__v1__open_session_response__free_unpacked(response, NULL);
+    fl_unpacked_free(response);
     return r;
 }
 

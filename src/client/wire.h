@@ -16,8 +16,8 @@ struct fl_wire_options {
  * FL_E_NOMEM. */
 int fl_wire_pack(const struct fl_session_effect *effect, const struct fl_wire_options *options,
                  uint8_t **ret_message, size_t *ret_len);
-/* Steps the session with what the message says. FL_E_PROTOCOL when it is none of ours, or memory is
- * short; a message of a later release that we do not know is passed over. */
+/* Steps the session with what the message says. FL_E_PROTOCOL when it is none of ours; FL_E_NOMEM;
+ * a message of a later release that we do not know is passed over. */
 int fl_wire_deliver(struct fl_session *session, uint64_t now_ms, const uint8_t *data, size_t len);
 
 /* FL_OK or a code for a call's status; fills `why` (NULL is fine), returns the code. */

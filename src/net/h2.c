@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "net/h2_memory.h"
 
 static int make_options(bool is_server, const struct fl_h2_limits *limits,
                         nghttp2_option **ret_option)
@@ -54,24 +55,35 @@ int fl_h2_session_new(bool is_server, const struct fl_h2_limits *limits,
                       const nghttp2_session_callbacks *callbacks, void *ctx,
                       nghttp2_session **ret_session)
 {
+    struct fl_h2_memory *memory;
     nghttp2_option *option;
     nghttp2_session *session;
+    nghttp2_mem *mem;
     int r = make_options(is_server, limits, &option);
 
     if (r < 0)
         return r;
-    r = is_server ? nghttp2_session_server_new2(&session, callbacks, ctx, option)
-                  : nghttp2_session_client_new2(&session, callbacks, ctx, option);
+    r = FL_E_NOMEM;
+    memory = fl_h2_memory_new();
+    if (memory == NULL)
+        goto out;
+    mem = fl_h2_memory_functions(memory);
+    if ((is_server ? nghttp2_session_server_new3(&session, callbacks, ctx, option, mem)
+                   : nghttp2_session_client_new3(&session, callbacks, ctx, option, mem)) == 0)
+        r = submit_settings(session, is_server, limits);
+out:
     nghttp2_option_del(option);
-    if (r != 0)
-        return FL_E_NOMEM;
-    r = submit_settings(session, is_server, limits);
-    if (r < 0) {
-        nghttp2_session_del(session);
-        return r;
-    }
-    *ret_session = session;
-    return FL_OK;
+    if (r < 0)
+        fl_h2_memory_free(memory);
+    else
+        *ret_session = session;
+    return r;
+}
+
+void fl_h2_session_free(nghttp2_session *session)
+{
+    if (session != NULL)
+        fl_h2_memory_free(fl_h2_memory_of(session)); /* the session is a block of it */
 }
 
 int fl_h2_pull(nghttp2_session *session, struct fl_conn *conn, size_t socket_out_max)

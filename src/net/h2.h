@@ -21,6 +21,8 @@ struct fl_h2_limits {
 int fl_h2_session_new(bool is_server, const struct fl_h2_limits *limits,
                       const nghttp2_session_callbacks *callbacks, void *ctx,
                       nghttp2_session **ret_session);
+/* Also after one of its functions has failed. NULL is fine. */
+void fl_h2_session_free(nghttp2_session *session);
 
 /* Moves frames into the connection. FL_E_NOMEM; FL_E_PROTOCOL when the session cannot go on. Not
  * from inside a callback of the session. */

@@ -212,7 +212,7 @@ static void on_close(struct fl_conn *conn, void *ctx, int error, const char *why
     fl_timer_clear(link->channel->loop, &link->alive);
     fl_list_remove(&link->link);
     fl_channel__link_gone(link, why);
-    nghttp2_session_del(link->session);
+    fl_h2_session_free(link->session);
     free(link);
 }
 

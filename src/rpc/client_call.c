@@ -293,6 +293,16 @@ void fl_channel__call_header(struct fl_rpc_client_call *call, struct fl_str name
     }
 }
 
+static void refuse_input(struct fl_rpc_client_call *call, int error)
+{
+    if (error == FL_E_TOO_BIG)
+        fl_channel__call_done(call, FL_RPC_RESOURCE_EXHAUSTED, "the answer is larger than allowed");
+    else if (error == FL_E_NOMEM) /* ours: the server is well, and may be asked again */
+        fl_channel__call_done(call, FL_RPC_UNAVAILABLE, "no memory for the answer");
+    else
+        fl_channel__call_done(call, FL_RPC_INTERNAL, "the answer's frame is malformed");
+}
+
 void fl_channel__call_input(struct fl_rpc_client_call *call, const uint8_t *data, size_t len)
 {
     nghttp2_session *session = call->on->session;
@@ -304,10 +314,7 @@ void fl_channel__call_input(struct fl_rpc_client_call *call, const uint8_t *data
         r = fl_deframer_feed(&call->deframer, data + at, len - at, &taken);
         if (r < 0) {
             reset_stream(call);
-            fl_channel__call_done(call,
-                                  r == FL_E_TOO_BIG ? FL_RPC_RESOURCE_EXHAUSTED : FL_RPC_INTERNAL,
-                                  r == FL_E_TOO_BIG ? "the answer is larger than allowed"
-                                                    : "the answer's frame is malformed");
+            refuse_input(call, r);
             return;
         }
         at += taken;

@@ -342,7 +342,7 @@ static void on_close(struct fl_conn *conn, void *ctx, int error, const char *why
         fl_rpc__call_gone(call, FL_RPC_GONE_LOST);
         fl_rpc__call_free(call);
     }
-    nghttp2_session_del(c->session);
+    fl_h2_session_free(c->session);
     fl_list_remove(&c->link);
     s->stats.connections--;
     free(c);

@@ -45,6 +45,7 @@ struct name {
         uint64_t request_id, token;
     } queue[QUEUE_MAX];
     size_t n;
+    uint64_t released; /* the last token: a repeated release gets the first outcome */
 };
 static struct name names[NAMES_MAX];
 static uint64_t last_token;
@@ -208,7 +209,8 @@ static void release(struct fl_rpc_client_call *call, const Fencelock__V1__Releas
         FENCELOCK__V1__OPEN_SESSION_RESPONSE__ERROR__INIT;
     struct name *name = find_name(request->name);
 
-    if (take_out(name, 0, request->token)) {
+    if (take_out(name, 0, request->token) || request->token == name->released) {
+        name->released = request->token;
         released.request_id = request->request_id;
         answer_stream(call, FENCELOCK__V1__OPEN_SESSION_RESPONSE__MESSAGE_RELEASED, &released);
     } else {
