@@ -27,7 +27,7 @@ struct guard {
     struct guard_config config;
     int socket, timer, signals;
     pid_t child;
-    bool is_ending, is_killed;
+    bool is_ending;
     uint64_t kill_at_ms;
     char session[sizeof((struct guard_message *)0)->session];
 };
@@ -95,23 +95,42 @@ static void kill_children(void)
 
 /* The group, then whatever is left of its descendants: as their parents die they become our
  * children, since we are the reaper. Keeps the command's own status for the caller. */
-static void kill_all(struct guard *g, int *ret_status)
+static void kill_descendants(pid_t command, int *ret_status)
 {
     int status;
     pid_t pid;
 
-    if (g->child > 0)
-        kill(-g->child, SIGKILL);
+    if (command > 0)
+        kill(-command, SIGKILL);
     for (int round = 0; round < KILL_ROUNDS; round++) {
         kill_children();
         while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-            if (pid == g->child)
+            if (pid == command)
                 *ret_status = status;
         if (pid < 0 && errno == ECHILD)
             break;
         usleep(KILL_ROUND_US);
     }
-    g->is_killed = true;
+}
+
+/* Unless we had children of another's before, as a shell has that became us: orphans could not be
+ * told from them. */
+static void become_reaper(void)
+{
+    siginfo_t info;
+
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD)
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+void guard_take_over(pid_t command)
+{
+    int is_reaper = 0, status;
+
+    if (prctl(PR_GET_CHILD_SUBREAPER, &is_reaper) == 0 && is_reaper != 0)
+        kill_descendants(command, &status);
+    else if (command > 0)
+        kill(-command, SIGKILL);
 }
 
 static void begin_ending(struct guard *g)
@@ -251,7 +270,7 @@ static void command_ended(struct guard *g)
     int status = 0;
 
     if (g->is_ending) {
-        kill_all(g, &status);
+        kill_descendants(g->child, &status);
         conclude(g, status);
     }
     waitpid(g->child, &status, 0);
@@ -292,7 +311,7 @@ static void hear_timer(struct guard *g)
     if (now_ms() >= g->kill_at_ms) {
         if (!g->is_ending)
             tell(g, GUARD_ENDING, 0);
-        kill_all(g, &status);
+        kill_descendants(g->child, &status);
         conclude(g, status);
     }
     begin_ending(g);
@@ -306,7 +325,7 @@ static void hear_tool(struct guard *g)
     int status = 0;
 
     if (!guard_receive(g->socket, &message)) {
-        kill_all(g, &status); /* the tool is gone, and with it the heartbeats */
+        kill_descendants(g->child, &status); /* the tool is gone, and with it the heartbeats */
         if (g->config.obituary != NULL)
             close_session(g);
         _exit(0);
@@ -381,6 +400,7 @@ int guard_fork(const struct guard_config *config, pid_t *ret_pid)
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -1;
+    become_reaper(); /* for guard_take_over() */
     pid = fork();
     if (pid == 0) {
         close(pair[0]);

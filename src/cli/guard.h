@@ -7,7 +7,8 @@
  * nothing of ours. The two talk over one socket pair. The guard is told up to when the lease lasts;
  * unless it is told of more, it sends TERM to the command's group `grace_ms` before, and KILL at
  * the end. When the tool is gone (end of file) it kills at once, and closes the session. When the
- * guard itself is gone, the kernel kills the command (PR_SET_PDEATHSIG), and the tool does so too.
+ * guard itself is gone, the kernel kills the command (PR_SET_PDEATHSIG), and the tool kills what it
+ * has started, as the next reaper.
  *
  * It is the reaper of what the command leaves behind, so that killing reaches processes that left
  * the group. After a command that ended by itself they are left alone: the lock covers the command.
@@ -56,6 +57,9 @@ struct guard_config {
 
 /* Forks the guard. All signals must be blocked. Returns our end of the socket pair, or -1. */
 int guard_fork(const struct guard_config *config, pid_t *ret_pid);
+/* In place of a guard that died: kills the command's group, and what it left, and waits until they
+ * are dead. */
+void guard_take_over(pid_t command);
 bool guard_send(int socket, const struct guard_message *message);
 /* False: the other side is gone. Waits. */
 bool guard_receive(int socket, struct guard_message *ret_message);

@@ -26,7 +26,7 @@ struct run {
     struct fl_client_options client_options;
     uint32_t grace_ms;
     bool has_grace;
-    int not_granted_exit, lost_exit;
+    int not_granted_exit, lost_exit, unreachable_exit;
 
     sigset_t old_mask;
     int terminal; /* -1: none, or not ours to hand on */
@@ -175,6 +175,13 @@ static int leave_queue(struct run *run, int signal)
     return CLI_EXIT_SIGNAL + signal;
 }
 
+static int fail(struct run *run)
+{
+    int exit_code = cli_fail(&run->common, &run->why);
+
+    return exit_code == CLI_EXIT_UNREACHABLE ? run->unreachable_exit : exit_code;
+}
+
 /* -1: granted; else the exit code. */
 static int await_lock(struct run *run)
 {
@@ -198,7 +205,7 @@ static int await_lock(struct run *run)
         cli_fail(&run->common, &run->why);
         return run->not_granted_exit;
     }
-    return cli_fail(&run->common, &run->why);
+    return fail(run);
 }
 
 static int acquire(struct run *run)
@@ -207,7 +214,7 @@ static int acquire(struct run *run)
     if (run->client == NULL)
         return run->common.exit_code;
     if (fl_acquire_async(run->client, run->name, &run->acquire, heard_answer, run, &run->why) < 0)
-        return cli_fail(&run->common, &run->why);
+        return fail(run);
     return await_lock(run);
 }
 
@@ -282,11 +289,10 @@ static int command_failed(struct run *run, int error)
     return error == ENOENT ? CLI_EXIT_NO_COMMAND : CLI_EXIT_NOT_EXECUTABLE;
 }
 
-/* The guard is gone without a word: the kernel kills the command, and so do we. */
+/* The guard is gone without a word: the kernel kills the command, and we what it has started. */
 static int guard_died(struct run *run)
 {
-    if (run->child > 0)
-        kill(-run->child, SIGKILL);
+    guard_take_over(run->child);
     complain("the guard process was killed, so the command was killed too");
     return CLI_EXIT_FAILED;
 }
@@ -420,6 +426,7 @@ enum {
     OPT_NAME,
     OPT_LOST_EXIT,
     OPT_NOT_GRANTED_EXIT,
+    OPT_UNREACHABLE_EXIT,
 };
 
 static void take_option(struct run *run, int option)
@@ -449,6 +456,9 @@ static void take_option(struct run *run, int option)
         break;
     case OPT_LOST_EXIT:
         run->lost_exit = (int)cli_number(common, "--lost-exit-code", optarg, 0, 255);
+        break;
+    case OPT_UNREACHABLE_EXIT:
+        run->unreachable_exit = (int)cli_number(common, "--unreachable-exit-code", optarg, 0, 255);
         break;
     default:
         run->not_granted_exit = (int)cli_number(common, "--conflict-exit-code", optarg, 0, 255);
@@ -491,10 +501,12 @@ static int run(int argc, char **argv)
         {"grace", required_argument, NULL, OPT_GRACE},
         {"client-name", required_argument, NULL, OPT_NAME},
         {"lost-exit-code", required_argument, NULL, OPT_LOST_EXIT},
+        {"unreachable-exit-code", required_argument, NULL, OPT_UNREACHABLE_EXIT},
         {"conflict-exit-code", required_argument, NULL, OPT_NOT_GRANTED_EXIT},
         CLI_COMMON_OPTIONS};
     struct run run = {.not_granted_exit = CLI_EXIT_NOT_GRANTED,
                       .lost_exit = CLI_EXIT_LOST,
+                      .unreachable_exit = CLI_EXIT_UNREACHABLE,
                       .client_options = {.ttl_ms = TTL_MS_DEFAULT, .on_lost = heard_loss}};
     int option;
 
@@ -537,7 +549,8 @@ const struct cli_command cli_run = {
         "2s)\n"
         "  --client-name TEXT         shown to those who wait (HOST/PID)\n"
         "  --conflict-exit-code N     when not granted (75)\n"
-        "  --lost-exit-code N         when lost while running (76)\n" CLI_COMMON_HELP "\n"
+        "  --lost-exit-code N         when lost while running (76)\n"
+        "  --unreachable-exit-code N  when no node answers (69)\n" CLI_COMMON_HELP "\n"
         "Exit codes of its own: 64 usage, 69 unreachable, 70 failed, 75 not granted in time,\n"
         "76 lost while running, 126 not executable, 127 no such command.\n"
         "\n"

@@ -92,8 +92,14 @@ class RunTest(unittest.TestCase):
         self.assertIn("is held by", held.stderr)
         self.assertEqual(self.tool("run", "L", "--wait", "200ms", "--", "true").returncode, 75)
         self.assertEqual(self.tool("run", "L", "--conflict-exit-code", "9", "--", "true").returncode, 9)
+        self.assertEqual(self.tool("run", "L", "--endpoints", "127.0.0.1:1", "--timeout", "300ms",
+                                   "--unreachable-exit-code", "8", "--", "true").returncode, 8)
         holder.terminate()
         self.assertEqual(holder.wait(PATIENCE), 128 + signal.SIGTERM)
+        loser = self.start("run", "L", "--lost-exit-code", "7", "--", "sh", "-c", "echo up; exec sleep 600")
+        self.expect_line(loser, "up\n")
+        self.fake.lose("L", "ops", "stuck")
+        self.assertEqual(loser.wait(PATIENCE), 7)
 
     def test_streams_and_arguments_are_the_commands(self):
         done = self.tool("run", "L", "--", "sh", "-c", "cat; echo $FENCELOCK_NAME $FENCELOCK_TOKEN; echo $1", "sh",
@@ -121,6 +127,40 @@ class RunTest(unittest.TestCase):
             self.expect_line(process, said)
         process.terminate()
         self.assertEqual(process.wait(PATIENCE), 7)
+        self.assertEqual(self.fake.holders("L"), [])
+
+    def test_every_signal_that_is_not_about_the_tool_itself_reaches_the_command(self):
+        own = {signal.SIGCHLD, signal.SIGTTOU, signal.SIGTTIN, signal.SIGPIPE, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE,
+               signal.SIGILL, signal.SIGTRAP, signal.SIGSYS, signal.SIGABRT, signal.SIGKILL, signal.SIGSTOP}
+        passed = sorted(int(number) for number in signal.valid_signals() - own)
+        listen = f"""import signal
+signals = {passed}
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+print("up", flush=True)
+while True:
+    print(int(signal.sigwait(signals)), flush=True)"""
+        process = self.start("run", "L", "--", "/usr/bin/python3", "-c", listen)
+        self.expect_line(process, "up\n")
+        for number in passed:
+            process.send_signal(number)
+            self.expect_line(process, f"{number}\n")
+        self.assertGreater(len(passed), 40)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root for a process namespace")
+    def test_it_works_as_the_first_process_of_a_container(self):
+        contained = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", TOOL, "run", "L", "--"]
+        # A daemon that left its parent is reaped when it ends, and the command's own code comes back.
+        script = "(setsid sleep 0.05 & ) ; sleep 0.5; grep -l '^State:.Z' /proc/[0-9]*/status; exit 7"
+        done = subprocess.run([*contained, "sh", "-c", script], env=self.env, capture_output=True, text=True,
+                              timeout=PATIENCE)
+        self.assertEqual((done.returncode, done.stdout), (7, ""), done.stderr)
+        process = subprocess.Popen([*contained, "sh", "-c", "trap 'exit 9' TERM; echo up; while :; do sleep 0.02; done"],
+                                   env=self.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.processes.append(process)
+        self.expect_line(process, "up\n")
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
+            os.kill(int(children.read()), signal.SIGTERM)  # to the tool, number one in there
+        self.assertEqual(process.wait(PATIENCE), 9)
         self.assertEqual(self.fake.holders("L"), [])
 
     def test_a_signal_while_waiting_leaves_the_queue(self):

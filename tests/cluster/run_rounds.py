@@ -1,5 +1,5 @@
 """`fencelock run` never lets its command overlap the next holder's: many rounds in each of which the tool of the first
-holder is cut off, stopped, or killed, while its command ignores TERM and has a child that left its process group.
+holder is cut off, stopped, or killed, or its guard is, while its command ignores TERM and has a child that left its process group.
 
     run_rounds.py [--rounds N] [--together N]
 """
@@ -16,7 +16,7 @@ import time
 
 from cluster import PATIENCE, TOOL, Cluster, wait_for
 
-FAULTS = ("cut off", "stopped", "killed")
+FAULTS = ("cut off", "stopped", "killed", "guard killed")
 # Appends the time, which counts a suspend, as often as it can; its child does, too.
 COMMAND = """
 import os, signal, sys, time
@@ -100,6 +100,9 @@ def one_round(cluster, folder, number):
     time.sleep((number * 37 % 700) / 1000)  # somewhere between two heartbeats: this is what the rounds are about
     if fault == "cut off":
         proxy.is_cut = True
+    elif fault == "guard killed":
+        with open(f"/proc/{first.pid}/task/{first.pid}/children") as children:
+            os.kill(int(children.read().split()[0]), signal.SIGKILL)
     else:
         os.kill(first.pid, signal.SIGSTOP if fault == "stopped" else signal.SIGKILL)
     if second.wait(PATIENCE) != 0:
@@ -112,7 +115,7 @@ def one_round(cluster, folder, number):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--together", type=int, default=6)
     options = parser.parse_args()
     gaps = {fault: [] for fault in FAULTS}
@@ -121,7 +124,7 @@ def main():
         for gap, fault in pool.map(lambda number: one_round(cluster, folder, number), range(options.rounds)):
             gaps[fault].append(gap)
     for fault, all_gaps in gaps.items():
-        print(f"{fault:8}  {len(all_gaps)} rounds, from the last sign of the first command to the first of the second: "
+        print(f"{fault:12}  {len(all_gaps)} rounds, from the last sign of the first command to the first of the second: "
               f"shortest {min(all_gaps):.0f} ms, median {sorted(all_gaps)[len(all_gaps) // 2]:.0f} ms, "
               f"longest {max(all_gaps):.0f} ms")
     overlaps = sum(gap <= 0 for all_gaps in gaps.values() for gap in all_gaps)
