@@ -48,6 +48,7 @@
     X(NODE_READ_BEFORE_APPLIED, "a read is answered from a state behind (N6)")                     \
     X(NODE_REPLY_MATCHED_BY_INDEX, "another leader's entry answers our requests (N7)")             \
     X(NODE_HEARTBEAT_BEHIND_BATCH, "heartbeats wait for the entry in flight (N8)")                 \
+    X(NODE_REFUSES_WHAT_WAITS, "a repeated request is refused for load, and waits on (L11)")       \
     X(NODE_LOG_TIME_OF_OWN_CLOCK, "log time is the leader's clock (L14)")                          \
     X(NODE_WORKS_WITHOUT_CAUSE, "an entry is written though nothing is due (C74)")                 \
     X(GATEWAY_RESENDS_WHOLE_WAIT, "a wait begins anew with each leader (C04)")                     \

@@ -94,6 +94,7 @@ static void send_cancel(struct fl_session *s, uint64_t id)
 
 static void send(struct fl_session *s, struct fl_bid *bid, uint64_t now_ms)
 {
+    bid->is_repeated = bid->was_sent;
     bid->is_sent = bid->was_sent = true;
     switch (bid->state) {
     case FL_BID_WAITING:
@@ -294,6 +295,13 @@ static bool is_passing(int code)
            code == FL_E_INTERNAL;
 }
 
+/* A repeated request may wait in the cluster, whatever a gateway says for want of room: to believe
+ * that it is over would leave behind a grant that nobody knows of (L11). */
+static bool may_wait_still(const struct fl_bid *bid, int code)
+{
+    return is_passing(code) || (bid->is_repeated && (code == FL_E_LIMITED || code == FL_E_NOSPACE));
+}
+
 static void put_off(struct fl_session *s, struct fl_bid *bid, uint64_t now_ms)
 {
     uint64_t at_ms = now_ms + fl_random_between(&s->random, RESEND_MS_MIN, RESEND_MS_MAX);
@@ -310,7 +318,8 @@ void fl_bids__error(struct fl_session *s, const struct fl_session_event *event)
 
     if (bid == NULL)
         return;
-    if (is_passing(code) && !(FL_BUG(CLIENT_RELEASE_FORGOTTEN) && bid->state == FL_BID_RELEASING)) {
+    if (may_wait_still(bid, code) &&
+        !(FL_BUG(CLIENT_RELEASE_FORGOTTEN) && bid->state == FL_BID_RELEASING)) {
         s->last_why = *event->why;
         put_off(s, bid, event->now_ms);
     } else if (bid->state == FL_BID_WAITING) {

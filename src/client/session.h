@@ -53,6 +53,7 @@ struct fl_bid {
     uint64_t give_up_ms;    /* no answer by then: tell the caller so */
     bool is_sent;           /* on the present stream */
     bool was_sent;          /* on any */
+    bool is_repeated;       /* what was sent last had been sent before */
     uint32_t seen_in_round; /* of fl_session.resume_round */
     struct fl_list link;    /* in unanswered or held */
     struct fl_list bucket;  /* by id */

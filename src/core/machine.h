@@ -149,6 +149,9 @@ struct fl_session_info {
 /* False when it is not there, or dead. */
 bool fl_machine_session(const struct fl_machine *m, struct fl_session_id id,
                         struct fl_session_info *ret_info);
+/* Whether that request of a live session holds or waits. */
+bool fl_machine_has_request(const struct fl_machine *m, struct fl_session_id id,
+                            uint64_t request_id);
 /* Every live session, in the order of their ids. */
 typedef void (*fl_session_visitor)(void *ctx, const struct fl_session_info *info);
 void fl_machine_each_session(const struct fl_machine *m, fl_session_visitor visit, void *ctx);

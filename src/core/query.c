@@ -30,6 +30,14 @@ bool fl_machine_session(const struct fl_machine *m, struct fl_session_id id,
     return true;
 }
 
+bool fl_machine_has_request(const struct fl_machine *m, struct fl_session_id id,
+                            uint64_t request_id)
+{
+    const struct session *session = fl_session_find(m, id);
+
+    return session != NULL && fl_claim_find(m, session, request_id) != 0;
+}
+
 static int compare_ids(const void *a, const void *b)
 {
     const struct session *x = *(struct session *const *)a, *y = *(struct session *const *)b;

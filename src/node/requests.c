@@ -12,6 +12,17 @@ static bool is_always_taken(enum fl_request_type type)
            type == FL_REQ_CLOSE_SESSION || type == FL_REQ_DETACH;
 }
 
+/* An acquire that an earlier leader took comes again: refused, its client would think that it is
+ * over, while it waits in the log and is granted to nobody (L11). Before the log is applied nobody
+ * knows which those are. */
+static bool is_repeated(const struct fl_node *node, const struct fl_request *request)
+{
+    if (request->type != FL_REQ_ACQUIRE || FL_BUG(NODE_REFUSES_WHAT_WAITS))
+        return false;
+    return !node->is_settled ||
+           fl_machine_has_request(node->machine, request->session, request->request_id);
+}
+
 static bool may_grant(enum fl_request_type type)
 {
     return type == FL_REQ_ACQUIRE || type == FL_REQ_OPEN_SESSION;
@@ -70,7 +81,7 @@ static void submit(struct fl_node *node, struct link *link, const struct fl_requ
         fl_node__refuse_invalid(node, link, request, field, why);
         return;
     }
-    if (node->is_disk_full && may_grant(request->type)) {
+    if (node->is_disk_full && may_grant(request->type) && !is_repeated(node, request)) {
         fl_node__refuse(node, link, request, FL_REPLY_DISK_FULL);
         return;
     }
@@ -220,7 +231,8 @@ void fl_node__request(struct fl_node *node, struct link *link, const struct fl_r
         fl_node__refuse(node, link, request, FL_REPLY_NOT_LEADER);
         return;
     }
-    if (node->n_pendings >= node->config.pending_max && !is_always_taken(request->type)) {
+    if (node->n_pendings >= node->config.pending_max && !is_always_taken(request->type) &&
+        !is_repeated(node, request)) {
         fl_node__refuse(node, link, request, FL_REPLY_BUSY);
         return;
     }

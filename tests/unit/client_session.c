@@ -669,6 +669,29 @@ static void a_close_that_stays_unanswered_is_waited_for_quietly(void **state)
     assert_false(fl_session_is_closed(&sim.session));
 }
 
+/* L11: it may wait in the cluster, whatever a gateway says about its load. */
+static void a_repeated_request_that_finds_no_room_is_asked_again(void **state)
+{
+    struct fl_bid *bid;
+    struct sim sim;
+
+    (void)state;
+    holding(&sim);
+    bid = acquire(&sim, "M", 5000);
+    expect(&sim, "acquire M wait 5000\n");
+    sim.now = 2010;
+    down(&sim, FL_E_UNREACHABLE, NULL);
+    until(&sim, 2600);
+    opened(&sim,
+           (struct fl_session_known[]){{.name = "L", .token = 7, .request_id = sim.bids[0].id}}, 1);
+    expect(&sim, "resume s_1\nheartbeat 1\nacquire M wait 3410\n");
+    failed(&sim, bid, FL_E_LIMITED);
+    expect(&sim, "");
+    until(&sim, 2900);
+    assert_int_equal(bid->state, FL_BID_WAITING);
+    assert_non_null(strstr(sim.said, "acquire M wait"));
+}
+
 static const struct CMUnitTest stories[] = {
     cmocka_unit_test(belief_counts_from_the_send_with_room_for_clocks),
     cmocka_unit_test(belief_ends_before_the_server_may_expire),
@@ -695,6 +718,7 @@ static const struct CMUnitTest stories[] = {
     cmocka_unit_test(reconnects_are_spread),
     cmocka_unit_test(closing_waits_for_the_server_and_tells_nobody_of_a_loss),
     cmocka_unit_test(a_close_that_stays_unanswered_is_waited_for_quietly),
+    cmocka_unit_test(a_repeated_request_that_finds_no_room_is_asked_again),
 };
 
 #ifdef FL_BUGS

@@ -334,6 +334,40 @@ static void over_its_limit_a_node_still_takes_heartbeats_and_releases(void **sta
     rig_free(rig);
 }
 
+/* L11: refused, its client would take it for over, and it would be granted to nobody. */
+static void what_waits_already_is_not_refused_for_load(void **state)
+{
+    struct rig *rig = rig_new(2);
+    uint64_t tag;
+
+    (void)state;
+    rig_lead(rig);
+    rig_open(rig, 1, TTL);
+    rig_open(rig, 2, TTL);
+    rig_acquire(rig, 1, 1, "x", 0);
+    rig_settle(rig);
+    rig_acquire(rig, 2, 1, "x", 5000);
+    rig_settle(rig);
+    rig_follow(rig);
+    rig_lead(rig);
+    rig_acquire(rig, 1, 2, "x", 5000);
+    rig_acquire(rig, 1, 3, "x", 5000);
+    rig_settle(rig);
+    tag = rig_acquire(rig, 2, 2, "x", 5000);
+    assert_true(rig_has_status(rig, tag, FL_REPLY_BUSY));
+    tag = rig_acquire(rig, 2, 1, "x", 5000);
+    rig_settle(rig);
+    assert_null(rig_reply(rig, tag)); /* waits on */
+    fl_node_set_disk_full(rig->node, true);
+    release(rig, 1, last_token(rig));
+    rig_settle(rig);
+    assert_true(rig_has_reply(rig, tag, FL_ANS_GRANTED));
+    tag = rig_acquire(rig, 2, 1, "x", 5000);
+    rig_settle(rig);
+    assert_true(rig_has_reply(rig, tag, FL_ANS_GRANTED));
+    rig_free(rig);
+}
+
 static void a_follower_names_the_leader_and_answers_status_and_stale_reads(void **state)
 {
     struct rig *rig = *state;
@@ -543,6 +577,7 @@ int main(void)
         TEST(a_value_out_of_range_is_answered_with_its_field),
         TEST(a_full_disk_refuses_grants_but_not_releases),
         TEST(over_its_limit_a_node_still_takes_heartbeats_and_releases),
+        TEST(what_waits_already_is_not_refused_for_load),
         TEST(a_follower_names_the_leader_and_answers_status_and_stale_reads),
         TEST(what_is_no_request_is_malformed),
         TEST(a_resumed_session_is_told_its_holds_and_waits),
