@@ -104,8 +104,7 @@ static void attempt(struct unary *unary)
     struct fl_rpc_client_call *call;
     struct fl_why why;
 
-    call =
-        fl_rpc_channel_call(unary->client->channel, unary->path, left_ms, false, &handler, unary);
+    call = fl_rpc_channel_call(unary->client->calls, unary->path, left_ms, false, &handler, unary);
     if (call == NULL) {
         fl_why_set_nomem(&why);
         end(unary, &why);

@@ -161,7 +161,7 @@ static void note_connection(void *ctx, bool is_connected, const char *endpoint, 
         snprintf(client->connect_why, sizeof client->connect_why, "%.100s: %.140s", endpoint, why);
 }
 
-static int start_channel(struct fl_client *client, uint64_t seed, struct fl_why *why)
+static int start_channels(struct fl_client *client, uint64_t seed, struct fl_why *why)
 {
     struct fl_rpc_channel_config config = {.endpoints = client->endpoints,
                                            .user_agent = "libfencelock/" FL_VERSION,
@@ -171,6 +171,8 @@ static int start_channel(struct fl_client *client, uint64_t seed, struct fl_why 
     char fault[256] = "";
     int r = fl_rpc_channel_new(client->loop, &config, &client->channel, fault);
 
+    if (r == 0)
+        r = fl_rpc_channel_new(client->loop, &config, &client->calls, fault);
     if (r == FL_E_NOMEM)
         return fl_why_set_nomem(why);
     if (r < 0) {
@@ -185,8 +187,8 @@ static int start_channel(struct fl_client *client, uint64_t seed, struct fl_why 
 /* Ends the loop of a client whose thread never ran. */
 static void abort_loop(struct fl_client *client)
 {
-    if (client->channel != NULL)
-        fl_rpc_channel_free(client->channel);
+    fl_rpc_channel_free(client->channel); /* NULL is fine */
+    fl_rpc_channel_free(client->calls);
     uv_close((uv_handle_t *)&client->wake, NULL);
     fl_loop_free(client->loop);
 }
@@ -207,7 +209,7 @@ static int start(struct fl_client *client, struct fl_why *why)
     }
     client->wake.data = client;
     fl_stream__init(client, seed);
-    r = start_channel(client, seed, why);
+    r = start_channels(client, seed, why);
     if (r == 0 && client->on_lost != NULL && fl_client__need_callbacks(client) < 0)
         r = fl_why_set_nomem(why);
     if (r == 0 && fl_client__start_thread(&client->thread, run_loop, client) < 0)

@@ -72,7 +72,9 @@ struct fl_client {
     pthread_t thread;
     struct fl_loop *loop;
     uv_async_t wake;
-    struct fl_rpc_channel *channel;
+    struct fl_rpc_channel
+        *channel;                 /* the session's stream alone: nothing stands before heartbeats */
+    struct fl_rpc_channel *calls; /* all else; connects with the first call */
     struct fl_session session;
     struct fl_timer tick, later, stop_timer;
     struct fl_rpc_client_call *stream;  /* the session's; NULL: none */

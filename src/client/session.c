@@ -17,6 +17,15 @@
  * over seconds at the usual ttl, and a single one loses no more than one heartbeat (C26). */
 #define BACKOFF_FIRST_PART 20
 #define BACKOFF_LAST_PART  6
+/* Whoever has a ttl of an hour wants to survive an outage of an hour, and not to wait for minutes
+ * when there is none. */
+#define BACKOFF_MS_MAX  5000
+#define PATIENCE_MS_MAX 5000
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
 
 uint64_t fl_session_belief_ms(uint32_t ttl_ms)
 {
@@ -87,7 +96,8 @@ static void stream_is_down(struct fl_session *s, uint64_t now_ms)
     s->is_heartbeat_out = false;
     s->failures++;
     /* Never in the same step: the caller cannot begin a stream while it is ending one. */
-    s->connect_at_ms = now_ms + 1 + fl_random_below(&s->random, s->ttl_ms / part);
+    s->connect_at_ms =
+        now_ms + 1 + fl_random_below(&s->random, min_u64(s->ttl_ms / part, BACKOFF_MS_MAX));
     if (FL_BUG(CLIENT_RECONNECTS_AT_ONCE))
         s->connect_at_ms = now_ms + 1;
     fl_bids__unsend(s);
@@ -167,7 +177,7 @@ static bool wants_stream(const struct fl_session *s)
 /* Silence of this length means another endpoint. */
 static uint64_t patience_ms(const struct fl_session *s)
 {
-    return s->ttl_ms / 6;
+    return min_u64(s->ttl_ms / 6, PATIENCE_MS_MAX);
 }
 
 /* When what was sent on the stream must have been answered; UINT64_MAX: nothing is open. Once the
@@ -400,11 +410,6 @@ void fl_session_step(struct fl_session *s, const struct fl_session_event *event)
     if (is_same_session || !is_from_stream(event))
         deliver(s, event);
     tick(s, event);
-}
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 uint64_t fl_session_next_ms(const struct fl_session *s)

@@ -46,11 +46,19 @@ static void finish_stop(struct fl_client *client)
 {
     client->stream = client->dropped = NULL; /* what they still say is heard by nobody */
     fl_rpc_channel_free(client->channel);
+    fl_rpc_channel_free(client->calls);
     fl_timer_clear(client->loop, &client->tick);
     fl_timer_clear(client->loop, &client->later);
     fl_timer_clear(client->loop, &client->stop_timer);
     uv_close((uv_handle_t *)&client->wake, NULL);
     fl_loop_stop(client->loop);
+}
+
+/* Who does not answer one of them, or has no leader, is of no use to the other. */
+static void leave_endpoint(struct fl_client *client)
+{
+    fl_rpc_channel_move_on(client->channel, "it does not answer");
+    fl_rpc_channel_move_on(client->calls, "it does not answer");
 }
 
 static void do_deferred(struct fl_timer *timer, uint64_t now_ms)
@@ -64,7 +72,7 @@ static void do_deferred(struct fl_timer *timer, uint64_t now_ms)
     }
     cancel_dropped(client);
     if (client->is_moving_on)
-        fl_rpc_channel_move_on(client->channel, "it does not answer");
+        leave_endpoint(client);
     client->is_moving_on = false;
 }
 

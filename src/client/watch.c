@@ -133,7 +133,7 @@ static void attempt(struct watch *watch)
     struct fl_why why;
 
     if (message != NULL)
-        watch->call = fl_rpc_channel_call(watch->client->channel, "/fencelock.v1.LockService/Watch",
+        watch->call = fl_rpc_channel_call(watch->client->calls, "/fencelock.v1.LockService/Watch",
                                           0, false, &handler, watch);
     if (message == NULL || watch->call == NULL) {
         fl_rpc_message_free(message);

@@ -639,6 +639,26 @@ static void reconnects_are_spread(void **state)
     assert_true(high > 1010 + 450 && high <= 1010 + TTL / 20);
 }
 
+/* A long ttl is for long outages; a short one of them ends in seconds. */
+static void a_long_ttl_does_not_make_reconnects_slow(void **state)
+{
+    struct sim sim;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        set_up_with(&sim, 3600000);
+        fl_random_init(&sim.session.random, seed);
+        acquire(&sim, "L", 60000);
+        down(&sim, FL_E_UNREACHABLE, NULL);
+        assert_true(sim.session.connect_at_ms <= 1000 + 5000);
+        until(&sim, 1000 + 5000);
+        assert_non_null(strstr(sim.said, "open\n")); /* and who does not answer is left soon */
+        sim.said[0] = '\0';
+        until(&sim, 1000 + 5000 + 5000);
+        assert_non_null(strstr(sim.said, "drop, move on\n"));
+    }
+}
+
 static void closing_waits_for_the_server_and_tells_nobody_of_a_loss(void **state)
 {
     struct sim sim;
@@ -716,6 +736,7 @@ static const struct CMUnitTest stories[] = {
     cmocka_unit_test(nobody_is_kept_waiting_for_what_cannot_be_opened),
     cmocka_unit_test(an_unreachable_cluster_is_said_after_the_timeout),
     cmocka_unit_test(reconnects_are_spread),
+    cmocka_unit_test(a_long_ttl_does_not_make_reconnects_slow),
     cmocka_unit_test(closing_waits_for_the_server_and_tells_nobody_of_a_loss),
     cmocka_unit_test(a_close_that_stays_unanswered_is_waited_for_quietly),
     cmocka_unit_test(a_repeated_request_that_finds_no_room_is_asked_again),

@@ -330,6 +330,8 @@ static void end_all(struct fl_rpc_channel *channel, enum fl_rpc_code code)
 
 void fl_rpc_channel_free(struct fl_rpc_channel *channel)
 {
+    if (channel == NULL)
+        return;
     end_all(channel, FL_RPC_CANCELLED);
     fl_timer_clear(channel->loop, &channel->turn);
     free(channel);
