@@ -37,6 +37,15 @@ def now():
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
+def can_part_networks():
+    """Whether this machine lets us make network namespaces joined by TUN devices; says why not."""
+    probe = subprocess.run(["unshare", "--net", "--time", "true"], capture_output=True, text=True)
+    if os.getuid() == 0 and os.path.exists("/dev/net/tun") and probe.returncode == 0:
+        return True
+    print(f"network and time namespaces and /dev/net/tun are needed, as root {probe.stderr.strip()}")
+    return False
+
+
 def free_ports(n):
     sockets = [socket.socket() for _ in range(n)]
     for s in sockets:

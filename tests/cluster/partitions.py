@@ -10,7 +10,7 @@ import sys
 import time
 import unittest
 
-from bed import Bed, Stub, lock_pb2, now
+from bed import Bed, Stub, lock_pb2, now, can_part_networks
 from cluster import wait_for
 
 # By place, not by node: the node that leads takes place 1, where losing it hurts. Pairs that do not see each other.
@@ -264,7 +264,6 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["stream"]:
         keep_a_stream(sys.argv[2])
         sys.exit()
-    if os.getuid() != 0 or not os.path.exists("/dev/net/tun"):
-        print("network namespaces and /dev/net/tun are needed, as root")
+    if not can_part_networks():
         sys.exit(77)
     unittest.main(verbosity=2)
