@@ -1,5 +1,6 @@
 """Disks that fill up, and files that are damaged, under real nodes."""
 import glob
+import itertools
 import os
 import random
 import subprocess
@@ -11,6 +12,7 @@ from bed import Bed, Session, error_of, now
 from cluster import wait_for
 
 MIB = 1 << 20
+REQUESTS = itertools.count(1000)
 
 
 def can_mount():
@@ -55,7 +57,10 @@ class SmallDisks(Bed):
 @unittest.skipUnless(can_mount(), "needs to mount file systems")
 class FullDisk(unittest.TestCase):
     def disk_full(self, bed, i, session, name):
-        return error_of(lambda: bed.lock(i).Acquire(session_id=session, name=name, request_id=9))[1] == "DISK_FULL"
+        """Each time another request for another name: what was granted before would be granted again."""
+        number = next(REQUESTS)
+        return error_of(lambda: bed.lock(i).Acquire(session_id=session, name=f"{name}/{number}",
+                                                    request_id=number))[1] == "DISK_FULL"
 
     def test_one_full_disk_does_not_stop_grants(self):
         with SmallDisks() as bed:

@@ -50,7 +50,7 @@ static void hear(void *ctx, struct conn *conn, const void *data, size_t len)
     call->conn = NULL;
 }
 
-static void make_call(struct stranger *s, int kind, const char *path,
+static void make_call(struct stranger *s, enum stranger_asks kind, const char *path,
                       const ProtobufCMessage *request)
 {
     struct stranger_call *call = &s->calls[between(s, 0, STRANGER_CALLS - 1)];

@@ -22,7 +22,7 @@ struct stranger {
     struct stranger_call {
         struct stranger *stranger;
         struct conn *conn; /* NULL: free */
-        enum { CALL_CREATE, CALL_BEAT, CALL_ACQUIRE, CALL_OTHER } kind;
+        enum stranger_asks { CALL_CREATE, CALL_BEAT, CALL_ACQUIRE, CALL_OTHER } kind;
     } calls[STRANGER_CALLS];
     uint64_t n_calls;
 };
