@@ -292,11 +292,12 @@ static void follow_membership(struct fl_member *m)
     struct fl_member_info members[MEMBERS_MAX];
     unsigned n = fl_engine_members(m->engine, members, MEMBERS_MAX);
     uint64_t peers[2 * MEMBERS_MAX];
-    size_t n_peers = fl_transport_peers(m->transport, peers, FL_ARRAY_LEN(peers));
+    size_t n_peers;
     bool is_member;
 
-    if (n == 0)
+    if (n == 0 || m->transport == NULL) /* it stops: nobody is dialled any more */
         return;
+    n_peers = fl_transport_peers(m->transport, peers, FL_ARRAY_LEN(peers));
     FL_REQUIRE(n <= MEMBERS_MAX);
     for (unsigned i = 0; i < n; i++) {
         if (members[i].id != m->node_id)
@@ -385,7 +386,7 @@ static void refresh_status(struct fl_member *m, uint64_t now_ms)
     };
     unsigned n = fl_engine_members(m->engine, members, MEMBERS_MAX);
 
-    if (now_ms < m->status_due_ms)
+    if (now_ms < m->status_due_ms || m->transport == NULL)
         return;
     m->status_due_ms = now_ms + STATUS_EVERY_MS;
     follow_membership(m); /* a change may have been rolled back */
@@ -501,8 +502,8 @@ static uint8_t on_meet(void *ctx, const struct fl_handshake *theirs)
             (void)fl_store_meet_peer(m->store, theirs->known[i].id, theirs->known[i].life);
     }
     /* A node that joins learns so where its leader is, to answer it. */
-    if (theirs->role == FL_SPEAKS_RAFT && theirs->address[0] != '\0' && m->engine != NULL &&
-        fl_engine_members(m->engine, NULL, 0) == 0 &&
+    if (m->transport != NULL && theirs->role == FL_SPEAKS_RAFT && theirs->address[0] != '\0' &&
+        m->engine != NULL && fl_engine_members(m->engine, NULL, 0) == 0 &&
         fl_transport_address(m->transport, theirs->from) == NULL)
         fl_transport_set_peer(m->transport, theirs->from, theirs->address);
     fl_member__gossip_note_level(m, theirs->from, theirs->level);

@@ -73,6 +73,8 @@ int fl_member__gossip_receive(struct fl_member *m, uint64_t from, const uint8_t 
 
 static void tell(struct fl_member *m, const struct fl_member_info *members, unsigned n)
 {
+    if (m->transport == NULL)
+        return; /* it stops */
     fl_buf_clear(&m->scratch);
     fl_buf_put_u8(&m->scratch, GOSSIP_BYTE);
     fl_buf_put_u16(&m->scratch, fl_format_level);
