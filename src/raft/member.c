@@ -386,9 +386,6 @@ static void refresh_status(struct fl_member *m, uint64_t now_ms)
     };
     unsigned n = fl_engine_members(m->engine, members, MEMBERS_MAX);
 
-    if (now_ms < m->status_due_ms || m->transport == NULL)
-        return;
-    m->status_due_ms = now_ms + STATUS_EVERY_MS;
     follow_membership(m); /* a change may have been rolled back */
     info.n_members = n < MEMBERS_MAX ? n : (unsigned)MEMBERS_MAX;
     for (unsigned i = 0; i < info.n_members; i++) {
@@ -417,7 +414,11 @@ static void do_work(struct fl_turn_hook *hook)
     handle_events(m, now_ms);
     fl_member__maybe_take_snapshot(m);
     fl_member__backup_step(m);
-    refresh_status(m, now_ms);
+    if (now_ms >= m->status_due_ms) {
+        m->status_due_ms = now_ms + STATUS_EVERY_MS;
+        if (m->transport != NULL) /* else it stops: there are no peers to tell of, or to tell */
+            refresh_status(m, now_ms);
+    }
 
     deadline = fl_engine_deadline(m->engine);
     if (fl_node_deadline(m->node) < deadline)

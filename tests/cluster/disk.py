@@ -70,7 +70,9 @@ class FullDisk(unittest.TestCase):
             self.assertTrue(session.acquire("with/one/full").granted)
             # It may not stay leader when it is elected: whoever has space leads.
             others = [i for i in bed.nodes if i != leader]
+            terms = bed.log(leader).count("leads term")
             bed.lock(bed.leader()).TransferLeader(node_id=leader)
+            wait_for(lambda: bed.log(leader).count("leads term") > terms, "the full one to be elected")
             wait_for(lambda: bed.leader() in others, "a leader with space")
             self.assertTrue(session.acquire("and/again").granted)
             session.crash()
